@@ -164,16 +164,16 @@
        >>kit.slots >>write.pickle >>write.image >>write.dcp >>run >>lanes >>groups >>groups.fields
        >>groups.values >>groups.notes >>groups.classes >>groups.gather >>groups.params
        >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
-       >>plan.proof >>trust >>output >>output.paths >>verify >>verify.check >>verify.diff
-       >>verify.members >>kit.streams >>kit.files >>kit.runs >>kit.parts >>kit.curve >>kit.dist
-       >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer >>script.find >>kit.fresh
-       >>kit.gpt >>fsdp >>verl >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology
-       >>nanotron.model >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule
-       >>nanotron.random >>nanotron.read >>nanotron.emit >>nanotron.adopt >>plain >>torch_ranks
-       >>torchtune >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
-       >>accelerate.optimizer >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana
-       >>accelerate.emit >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.fsdp
-       >>accelerate.adopt >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read
+       >>plan.former >>plan.proof >>trust >>output >>output.paths >>verify >>verify.check
+       >>verify.diff >>verify.members >>kit.streams >>kit.files >>kit.runs >>kit.parts >>kit.curve
+       >>kit.dist >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer >>script.find
+       >>kit.fresh >>kit.gpt >>fsdp >>verl >>nanotron >>nanotron.files >>nanotron.probe
+       >>nanotron.topology >>nanotron.model >>nanotron.weights >>nanotron.optimizer
+       >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit >>nanotron.adopt
+       >>plain >>torch_ranks >>torchtune >>accelerate >>accelerate.files >>accelerate.probe
+       >>accelerate.model >>accelerate.optimizer >>accelerate.schedule >>accelerate.random
+       >>accelerate.read >>sana >>accelerate.emit >>accelerate.emit.schedule
+       >>accelerate.emit.random >>accelerate.fsdp >>accelerate.adopt >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read
        >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
        >>deepspeed.model >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal
        >>deepspeed.groups >>deepspeed.schedule >>deepspeed.read >>deepspeed.emit
@@ -24367,7 +24367,7 @@ typedef struct ckr__dialect {
     const char *parts;
     /* The options that emit_fn looks at, and "slots" and "float8" of ckr_target: blanks between;
        NULL: none. The others are refused, so that nobody asks in vain. "rng": it writes the streams
-       of another framework's run, too. */
+       of another framework's run, too; "epoch", "samples", "tokens": that counter. */
     const char *takes;
     const ckr__schedules *schedules;   /* NULL: nothing of its own                       */
     const ckr__bounds *bounds;         /* NULL: none                                     */
@@ -24694,6 +24694,14 @@ static const ckr_view *ckr__value_view(ckr__ctx *c, ckr_dtype dtype, const void 
     return &b->view;
 }
 
+/* A count of updates as torch's optimizers have it: a float32 tensor without dimensions. */
+static ckr_node *ckr__step_entry(ckr__ctx *c, ckr__out_file *f, const char *name, double count)
+{
+    const float v = (float)count;
+    const ckr_view *view = ckr__value_view(c, CKR_DTYPE_F32, &v);
+    return view && name ? ckr__entry_copy(c, f, name, view) : NULL;
+}
+
 /* A number in the place of another: a tensor of its dtype where that is one. */
 static ckr_node *ckr__number_as(ckr__ctx *c, const ckr_node *was, ckr_node *now)
 {
@@ -24718,6 +24726,11 @@ static ckr_node *ckr__python_node(ckr__ctx *c, const ckr_tensor *t)
     memcpy(&i, t->pieces[0].mem, sizeof i);
     memcpy(&f, t->pieces[0].mem, sizeof f);
     return t->dtype == CKR_DTYPE_I64 ? ckr__make_int(c, i) : ckr__make_float(c, f);
+}
+
+static double ckr__python_value(const ckr_tensor *t)
+{
+    return ckr__load_f64(t->dtype, (const uint8_t *)t->pieces[0].mem);
 }
 
 /* Is a group's LR a tensor that is no float64? torch computes with it in its own precision. */
@@ -29128,6 +29141,7 @@ typedef struct ckr__decide {
     ckr_schedule     *before, *wanted, *after;         /* NULL: not known              */
     int64_t           done;    /* optimizer updates                                    */
     bool              asked_lr, asked_schedule;
+    bool              regrouped;       /* their lanes are the coming run's groups      */
 } ckr__decide;
 
 static ckr_result ckr__decide_numbers(ckr__decide *d, const char *code, ckr_severity severity,
@@ -29349,7 +29363,7 @@ static ckr_result ckr__decide_lanes(ckr__decide *d, const ckr_setting *x)
 static const char *ckr__decide_hidden(const ckr__decide *d)
 {
     if (d->before && d->before->opaque) return d->before->reason;
-    if (d->before && d->before->n_lanes != d->src->n_groups && d->src->n_groups)
+    if (d->before && !d->regrouped && d->before->n_lanes != d->src->n_groups && d->src->n_groups)
         return "the file's schedulers are of some groups each: their LRs are not put together";
     for (uint64_t i = 0; !d->before && i < d->src->n_groups; i++)
         if (ckr_node_get(d->src->groups[i].hyper, "initial_lr"))
@@ -29549,6 +29563,7 @@ static ckr_result ckr__decide_regroup(ckr__decide *d)
     d->wanted = ckr__sched_regroup(d->c, d->before, from, made, n);
     d->before = ckr__sched_regroup(d->c, d->before, from, NULL, n);
     if (!d->before || !d->wanted) return d->c->err->code;
+    d->regrouped = true;
     for (uint64_t i = 0; i < n; i++)
         if (d->wanted->lanes[i].base != d->before->lanes[i].base) {
             d->asked_schedule = true;
@@ -30835,7 +30850,8 @@ static ckr_result ckr__plan_window(ckr_plan *p, uint64_t max_bytes)
 /* What the coming run's groups and schedule will be; the dialect writes this state. */
 static ckr_result ckr__plan_decisions(ckr_plan *p, const ckr_state *s)
 {
-    ckr__decide d = { &p->ctx, s, &p->target, &p->state, NULL, NULL, NULL, 0, false, false };
+    ckr__decide d = { &p->ctx, s, &p->target, &p->state, NULL, NULL, NULL, 0, false, false,
+                      false };
     const ckr_result r = ckr__decide_all(&d);
     p->facts.groups = p->state.groups;
     p->facts.n_groups = p->state.n_groups;
@@ -30870,6 +30886,214 @@ static void ckr__plan_dtype(ckr_plan *p)
     if (n)
         ckr__say(&p->ctx, "CKR_DTYPE_CAST", CKR_CHANGED, text, ckr_dtype_name(first->dtype),
                  ckr_dtype_name(p->target.dtype), "--dtype", NULL);
+}
+
+/* >>plan.former --------------------------------------------------------------- */
+/* A run that became another framework's may come back: the side file keeps, under "gpt", the groups
+   by the names that their parameters have there, with the keys that they had; the schedule as
+   >>schedule.node has it; counters. What a framework in between has changed counts: groups whose
+   values are others stay apart, and a schedule that gives another LR is not taken. */
+
+/* Does a state that a GPT's framework has under other names leave it for one that takes any? */
+static bool ckr__plan_leaves(const ckr_state *s, const ckr__dialect *d)
+{
+    return strcmp(s->dialect, d->name) != 0 && !ckr__word_in(d->takes, "gpt");
+}
+
+typedef struct ckr__former {
+    ckr_plan        *p;
+    const ckr_state *s;
+    const ckr_node  *groups;   /* in the side file                                       */
+    uint64_t        *of;       /* of each of the state's groups: the former one          */
+    ckr_group       *made;     /* as they come back                                      */
+    uint64_t        *from, n;  /* a group of the state that has each one's values        */
+} ckr__former;
+
+enum { CKR__FORMER_KINDS = 16 };       /* groups that differ within a former one, at most    */
+
+/* A parameter goes to the first group from `begin` on that has its values. */
+static void ckr__former_add(ckr__former *f, uint64_t begin, const char *name, uint64_t at)
+{
+    ckr__ctx *c = &f->p->ctx;
+    uint64_t k = begin, n = f->n;
+    while (k < n && k < begin + CKR__FORMER_KINDS && f->from[k] != at &&
+           !ckr__node_equal(f->s->groups[f->from[k]].hyper, f->s->groups[at].hyper))
+        k++;
+    if (k == n || k == begin + CKR__FORMER_KINDS) {
+        k = n;
+        *CKR__PUSH(uint64_t, c, f->from, n) = at;
+        CKR__PUSH(ckr_group, c, f->made, f->n);
+    }
+    if (!ckr__failed(c)) *CKR__PUSH(const char *, c, f->made[k].params, f->made[k].n_params) = name;
+}
+
+/* False: they are not those of this state, or there are none. */
+static bool ckr__former_groups(ckr__former *f)
+{
+    ckr__ctx *c = &f->p->ctx;
+    ckr__map owner = { c, NULL, 0, 0 };
+    uint64_t n = 0, at, begin;
+    bool ok = ckr_node_is_list(f->groups);
+    for (uint64_t i = 0; i < f->s->n_groups; i++)
+        for (uint64_t k = 0; k < f->s->groups[i].n_params; k++, n++)
+            ckr__map_put(&owner, f->s->groups[i].params[k], strlen(f->s->groups[i].params[k]), i,
+                         NULL);
+    for (uint64_t i = 0; ok && i < f->groups->count; i++) {
+        const ckr_node *list = ckr_node_get(f->groups->u.items[i], "params");
+        begin = f->n;
+        ok = ckr_node_is_list(list);
+        for (uint64_t k = 0; ok && k < list->count && !ckr__failed(c); k++, n--) {
+            const char *name = ckr_node_str(list->u.items[k]);
+            ok = name && n && ckr__map_find(&owner, name, strlen(name), &at);
+            if (!ok) break;
+            f->of[at] = i;
+            ckr__former_add(f, begin, name, at);
+        }
+    }
+    ckr__map_free(&owner);
+    return ok && !n && !ckr__failed(c);
+}
+
+/* Does a schedule say what is known of the coming LR: the curve of the present one, or, where none
+   is known, the LR that the groups have? */
+static bool ckr__former_holds(ckr__former *f, const ckr_schedule *x, int64_t done)
+{
+    const ckr_schedule *now = f->s->schedules;
+    ckr__ctx *c = &f->p->ctx;
+    double *row = CKR__NEW_N(c, double, x->n_lanes), lr;
+    ckr__lr_proof proof;
+    if (x->opaque || !row) return false;
+    if (f->s->n_schedules && !now->opaque)
+        return ckr__sched_proof(c, now, x, done, &proof) == CKR_OK && proof.worst <= CKR__LR_SAME;
+    if (ckr__sched_eval(c, x, CKR__COL_LR, done + 1, 1, row) != CKR_OK) return false;
+    for (uint64_t i = 0; i < x->n_lanes; i++)
+        if (!ckr_node_f64(ckr_node_get(f->s->groups[i].hyper, "lr"), &lr) ||
+            !(fabs(lr - row[i]) <= CKR__LR_SAME * fabs(row[i])))
+            return false;
+    return true;
+}
+
+/* The former schedule where the run stands now. NULL: there is none, or it is another one now. */
+static ckr_schedule *ckr__former_schedule(ckr__former *f, const ckr_node *saved, int64_t done)
+{
+    ckr__ctx *c = &f->p->ctx;
+    ckr_schedule *x = NULL;
+    if (!saved || f->s->n_schedules > 1 || ckr__sched_from_node(c, saved, &x) != CKR_OK || !x) {
+        if (!ckr__failed(c) || c->err->code == CKR_E_NOMEM) return NULL;
+        ckr__error_reset(c);
+        return NULL;
+    }
+    if (f->groups || x->n_lanes == f->s->n_groups)
+        x = f->groups ? ckr__sched_regroup(c, x, f->of, NULL, f->s->n_groups) : x;
+    else x = NULL;
+    if (!x) return NULL;
+    x->anchored = false;
+    x->position = (int64_t)((x->rate > 0 ? x->rate : 1) * (double)done);
+    ckr__sched_stand(x, done);
+    const bool same = f->s->n_schedules && !strcmp(f->s->schedules->kind, x->kind);
+    return !same && ckr__former_holds(f, x, done) ? x : NULL;
+}
+
+/* The groups' LR to the last bit as that schedule has it: another formula of the same curve may
+   differ in it. */
+static void ckr__former_lr(ckr__ctx *c, ckr_state *own, int64_t done)
+{
+    double *row = CKR__NEW_N(c, double, own->n_groups);
+    if (!row || !ckr__groups_own(c, own) ||
+        ckr__sched_eval(c, own->schedules, CKR__COL_LR, done + 1, 1, row) != CKR_OK)
+        return;
+    for (uint64_t i = 0; i < own->n_groups; i++)
+        if (ckr_node_get(own->groups[i].hyper, "lr"))
+            ckr__node_set(c, own->groups[i].hyper, "lr", ckr__make_float(c, row[i]));
+}
+
+static const struct { const char *name; size_t at; } ckr__former_counts[] = {
+    { "epoch", offsetof(ckr_state, progress.epoch) },
+    { "samples", offsetof(ckr_state, progress.samples) },
+    { "tokens", offsetof(ckr_state, progress.tokens) }
+};
+
+/* Counters that a framework in between has not come back where the run has not gone on. */
+static void ckr__former_counters(ckr_state *own)
+{
+    const ckr_node *d = ckr_node_get(own->carried, "progress");
+    int64_t step, n, now;
+    if (!ckr_node_i64(ckr_node_get(d, "step"), &step) || step != own->progress.step) return;
+    for (size_t i = 0; i < 3; i++) {
+        char *at = (char *)own + ckr__former_counts[i].at;
+        memcpy(&now, at, sizeof now);
+        if (now < 0 && ckr_node_i64(ckr_node_get(d, ckr__former_counts[i].name), &n) && n >= 0)
+            memcpy(at, &n, sizeof n);
+    }
+}
+
+/* The source's state with what it has from before, and the coming run's groups, where the caller
+   asks for none. NULL: out of memory. */
+static const ckr_state *ckr__plan_former(ckr_plan *p, const ckr_state *s, const ckr__dialect *d)
+{
+    ckr_state *own = CKR__DUP(&p->ctx, ckr_state, s, 1);
+    ckr__former f = { p, s, NULL, NULL, NULL, NULL, 0 };
+    const ckr_node *saved = ckr_node_get(s->carried, "schedule");
+    const int64_t done = ckr__step_done(s);
+    if (!own || !s->carried || !ckr__plan_leaves(s, d)) return own;
+    ckr__former_counters(own);
+    f.groups = ckr_node_get(ckr_node_get(s->carried, "gpt"), "groups");
+    f.of = CKR__NEW_N(&p->ctx, uint64_t, s->n_groups);
+    if (!f.of || (f.groups && !ckr__former_groups(&f))) return ckr__failed(&p->ctx) ? NULL : own;
+    if (f.groups && !p->target.groups) {
+        p->target.groups = f.made;
+        p->target.n_groups = f.n;
+    }
+    if (p->target.schedule || (p->target.without & CKR_SCHEDULE)) return own;
+    ckr_schedule *x = ckr__former_schedule(&f, saved, done);
+    if (x) {
+        ckr__say(&p->ctx, "CKR_FORMER_SCHEDULE", CKR_EXACT, "schedule",
+                 s->n_schedules ? s->schedules->kind : NULL, x->kind,
+                 "the run had it before it became another framework's, whose LR it gives", NULL);
+        own->schedules = x;
+        own->n_schedules = 1;
+        ckr__former_lr(&p->ctx, own, done);
+    }
+    return ckr__failed(&p->ctx) ? NULL : own;
+}
+
+/* Counters that the framework has not, by name, with the step at which they stand. NULL: none. */
+static ckr_node *ckr__plan_counters(ckr_plan *p, const ckr_state *s)
+{
+    const char *takes = ckr__dialect_find(p->target.dialect)->takes;
+    ckr_node *d = NULL;
+    int64_t n;
+    for (size_t i = 0; i < 3 && !(p->target.without & CKR_PROGRESS) && !p->out.keeps; i++) {
+        memcpy(&n, (const char *)s + ckr__former_counts[i].at, sizeof n);
+        if (n < 0 || ckr__word_in(takes, ckr__former_counts[i].name)) continue;
+        if (!d) d = ckr__make_dict(&p->ctx, "step", ckr__make_int(&p->ctx, s->progress.step),
+                                   CKR__END);
+        ckr__node_set(&p->ctx, d, ckr__former_counts[i].name, ckr__make_int(&p->ctx, n));
+        ckr__say(&p->ctx, "CKR_W_PROGRESS", CKR_LOST, ckr__former_counts[i].name,
+                 ckr__printf(&p->ctx, "%lld", (long long)n), NULL,
+                 "the framework does not count it: what asks for it in the coming run has to be "
+                 "told; ckptresume.json keeps it for the way back", NULL);
+    }
+    return d;
+}
+
+/* What the side file keeps for the way back. */
+static void ckr__plan_carry(ckr_plan *p, const ckr_state *s)
+{
+    static const char *const keys[] = { "gpt", "schedule", "progress" };
+    const ckr_schedule *now = p->state.n_schedules == 1 ? p->facts.after : NULL;
+    const bool left = !strcmp(s->dialect, p->target.dialect);
+    ckr_node *v;
+    for (size_t i = 0; i < 3; i++) {
+        v = left ? ckr__dict_value(s->carried, keys[i]) : NULL;
+        if (!left && i == 2) v = ckr__plan_counters(p, s);
+        if (!left && i == 1 && now && !now->opaque && p->out.follows &&
+            strcmp(now->kind, p->out.follows->kind) != 0 &&
+            !(now->curve && now->curve->kind == CKR__CV_USER))
+            v = ckr__sched_node(&p->ctx, now);
+        if (v && !p->out.carried) p->out.carried = ckr__make(&p->ctx, CKR_NODE_DICT);
+        if (v) ckr__node_set(&p->ctx, p->out.carried, keys[i], v);
+    }
 }
 
 /* >>plan.proof ---------------------------------------------------------------- */
@@ -31163,7 +31387,7 @@ static ckr_result ckr__plan_emit(ckr_plan *p, const ckr__dialect *d)
     const ckr_state *s = &p->state;
     ckr_state *given = CKR__NEW(&p->ctx, ckr_state);
     ckr__map names = { &p->ctx, NULL, 0, 0 };
-    if (!own && !gpt && ckr_node_get(s->carried, "gpt"))
+    if (ckr__plan_leaves(s, d) && ckr_node_get(s->carried, "gpt"))
         s = ckr__gpt_back(&p->ctx, &p->out, s, &p->target);
     if (!s || !given) return p->ctx.err->code;
     *given = *s;
@@ -31216,7 +31440,8 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     if (r == CKR_OK && !decisions_only) r = ckr__askable(&p->ctx, src, false);
     if (r == CKR_OK) {
         ckr__plan_components(p, &src->state);
-        r = ckr__plan_decisions(p, &src->state);
+        const ckr_state *s = ckr__plan_former(p, &src->state, d);
+        r = s ? ckr__plan_decisions(p, s) : p->ctx.err->code;
     }
     if (r == CKR_OK) r = ckr__plan_rng(p, d);
     const ckr__dialect *from = src->state.dialect ? ckr__dialect_find(src->state.dialect) : NULL;
@@ -31227,6 +31452,8 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
         r = ckr__plan_emit(p, d);
     if (r == CKR_OK && !decisions_only && from && from != d && !p->target.slots && !p->ctx.refused)
         ckr__plan_lost(p, &src->state, from, d);
+    if (r == CKR_OK && !decisions_only && !p->target.slots && !p->ctx.refused)
+        ckr__plan_carry(p, &src->state);
     if (r == CKR_OK) r = p->ctx.err->code;
     if (r == CKR_OK && !decisions_only && ckr__severity_max(p->notes, p->n_notes) < CKR_ERROR)
         r = ckr__plan_proof(p);
@@ -34820,6 +35047,26 @@ typedef struct ckr__phases {
     uint8_t shape;             /* CKR__SH_LINEAR, _COSINE, _SQRT; _CONST: it does not fall */
 } ckr__phases;
 
+/* Those of torch's schedulers: a CosineAnnealingLR, or a LinearLR from the LR down, which in a
+   SequentialLR may come behind a LinearLR up to it. */
+static bool ckr__phases_torch(const ckr_schedule *s, ckr__phases *out)
+{
+    const ckr__curve *v = s->curve, *warmup = v->children;
+    if (v->kind == CKR__CV_SEQ) {
+        if (v->n_children != 2 || warmup->kind != CKR__CV_LINEAR || !ckr__same(warmup->k.top, 1))
+            return false;
+        out->warm = out->start = v->at[0];
+        v = &v->children[1];
+    }
+    out->shape = v->kind == CKR__CV_COSINE ? CKR__SH_COSINE : CKR__SH_LINEAR;
+    out->top = v->base ? v->base[0] : s->lanes[0].base;
+    out->low = v->kind == CKR__CV_LINEAR ? out->top * v->k.top
+               : v->min                  ? v->min[0]
+                                         : s->lanes[0].min;
+    out->total = out->start + v->k.decay;
+    return v->kind == CKR__CV_COSINE || (v->kind == CKR__CV_LINEAR && ckr__same(v->k.from, 1));
+}
+
 /* False: it is no such curve. Whether another framework's with these numbers gives the same LR from
    here on, the planner proves. */
 static bool ckr__phases_of(const ckr_schedule *s, ckr__phases *out)
@@ -34828,6 +35075,9 @@ static bool ckr__phases_of(const ckr_schedule *s, ckr__phases *out)
     const uint8_t kind = v ? v->kind : 0;
     const double rate = s->rate > 0 ? s->rate : 1;     /* Megatron-LM counts samples         */
     const bool bounds = kind == CKR__CV_NANOTRON || kind == CKR__CV_MEGATRON;
+    memset(out, 0, sizeof *out);
+    if (kind == CKR__CV_COSINE || kind == CKR__CV_LINEAR || kind == CKR__CV_SEQ)
+        return ckr__phases_torch(s, out);
     if (!bounds && kind != CKR__CV_HF && kind != CKR__CV_TITAN && kind != CKR__CV_LLMC)
         return false;
     out->shape = v->shape;
@@ -34841,6 +35091,18 @@ static bool ckr__phases_of(const ckr_schedule *s, ckr__phases *out)
                                           : out->warm;
     return v->shape == CKR__SH_LINEAR || v->shape == CKR__SH_COSINE || v->shape == CKR__SH_SQRT ||
            v->shape == CKR__SH_CONST;
+}
+
+/* A schedule of another kind in the place of one, after so many updates; whether it gives the same
+   LR, the planner proves. NULL: there are no parameters, or it cannot be built from them. */
+static ckr_schedule *ckr__sched_as(ckr__ctx *c, const char *kind, ckr_node *params,
+                                   const double *bases, uint64_t n, int64_t done)
+{
+    ckr_schedule *x = params && bases ? ckr__sched_try(c, kind, params, bases, n, NULL) : NULL;
+    if (!x) return NULL;
+    x->position = (int64_t)((x->rate > 0 ? x->rate : 1) * (double)done);
+    ckr__sched_stand(x, done);
+    return x;
 }
 
 /* What the coming run must be given: each parameter under `prefix`, where it is other than in
@@ -36978,13 +37240,16 @@ static ckr_node *ckr__fresh_model(ckr__fresh *w, const char *slot)
 static ckr_node *ckr__fresh_state(ckr__fresh *w, const ckr__slots *of)
 {
     ckr_node *d = ckr__make(w->c, CKR_NODE_DICT);
+    double count = -1;
     for (uint64_t k = 0; k < of->n; k++) {
         const ckr_tensor *x = of->list[k];
         if (x == of->master && of->param && x->dtype == of->param->dtype) w->out->renamed = true;
+        else if (ckr__is_python(x) && !strcmp(x->slot, "step")) count = ckr__python_value(x);
         else ckr__state_put(w->c, d, x->slot, ckr__fresh_entry(w, x));
     }
-    if (ckr_node_get(d, "exp_avg") && !ckr_node_get(d, "step") && w->s->progress.step >= 0)
-        ckr__node_set(w->c, d, "step", ckr__make_float(w->c, (double)w->s->progress.step));
+    if (!(count >= 0) && ckr_node_get(d, "exp_avg") && !ckr_node_get(d, "step"))
+        count = (double)w->s->progress.step;
+    if (count >= 0) ckr__node_set(w->c, d, "step", ckr__step_entry(w->c, w->f, "step", count));
     return ckr__dict_n(d) ? d : NULL;
 }
 
@@ -37639,9 +37904,40 @@ static ckr_state *ckr__gpt_under(ckr__gpt *g, const ckr__gpt_names *to)
     return ckr__going(g->c) ? own : NULL;
 }
 
+/* A value that a framework in between has no place for, as a file of text can keep it; NULL: it
+   cannot. */
+static ckr_node *ckr__gpt_kept(ckr_node *v)
+{
+    bool plain = v->kind <= CKR_NODE_STR || ckr_node_is_list(v);
+    for (uint64_t i = 0; plain && ckr_node_is_list(v) && i < v->count; i++)
+        plain = v->u.items[i]->kind <= CKR_NODE_STR;
+    return plain ? v : NULL;
+}
+
+/* The groups for the side file (>>plan.former): the new names, those that they had, in the order in
+   which optimizers have numbers for them, and the keys. */
+static ckr_node *ckr__gpt_carry_groups(ckr__gpt *g, const ckr_state *own)
+{
+    ckr_node *list = ckr__make(g->c, CKR_NODE_LIST);
+    for (uint64_t i = 0; i < own->n_groups && !ckr__failed(g->c); i++) {
+        ckr_node *names = ckr__make(g->c, CKR_NODE_LIST), *were = ckr__make(g->c, CKR_NODE_LIST),
+                 *keys = ckr__make(g->c, CKR_NODE_DICT);
+        ckr__walk w = ckr__walk_in(own->groups[i].hyper);
+        for (uint64_t k = 0; k < own->groups[i].n_params; k++)
+            ckr__node_push(g->c, names, ckr__make_str(g->c, own->groups[i].params[k]));
+        while (ckr__walk_on(&w))
+            if (w.name && ckr__gpt_kept(w.value)) ckr__node_set(g->c, keys, w.name, w.value);
+        for (uint64_t k = 0; k < g->s->groups[i].n_params; k++)
+            ckr__node_push(g->c, were, ckr__make_str(g->c, g->s->groups[i].params[k]));
+        ckr__node_push(g->c, list, ckr__make_dict(g->c, "params", names, "were", were, "keys", keys,
+                                                  CKR__END));
+    }
+    return list;
+}
+
 /* The source's names for the side file, from which ckr__gpt_back has them. llm.c stacks the layers
    of what is else GPT-2: its own reader takes those names. */
-static void ckr__gpt_carry(ckr__gpt *g)
+static void ckr__gpt_carry(ckr__gpt *g, const ckr_state *own)
 {
     const bool stacked = !g->names.family->layers;
     const ckr__gpt_names *as = &g->names;
@@ -37660,7 +37956,8 @@ static void ckr__gpt_carry(ckr__gpt *g)
         ckr__make_str(g->c, stacked ? ckr__gpt_families[CKR__GPT_GPT2].name : as->family->name),
         "outer", ckr__make_str(g->c, as->outer), "base",
         ckr__make_str(g->c, stacked ? ckr__gpt_families[CKR__GPT_GPT2].base : as->base), "which",
-        which, "turned", ckr__make_bool(g->c, stacked || as->turned), CKR__END);
+        which, "turned", ckr__make_bool(g->c, stacked || as->turned), "groups",
+        ckr__gpt_carry_groups(g, own), CKR__END);
     if (!g->out->carried) g->out->carried = ckr__make(g->c, CKR_NODE_DICT);
     ckr__node_set(g->c, g->out->carried, "gpt", d);
 }
@@ -37680,8 +37977,68 @@ static ckr_state *ckr__gpt_as(ckr__gpt *g, int family)
         if (!to.family->names[role] || (apart >= 0 && to.family->names[apart])) to.which[role] = -1;
     }
     g->out->renamed = true;
-    ckr__gpt_carry(g);
-    return ckr__gpt_under(g, &to);
+    ckr_state *own = ckr__gpt_under(g, &to);
+    if (own) ckr__gpt_carry(g, own);
+    return own;
+}
+
+/* Parameters in the order that they had: optimizers' files have numbers for them. */
+static void ckr__gpt_order(ckr__gpt *g, ckr_state *own, const ckr_node *list)
+{
+    ckr__map group = { g->c, NULL, 0, 0 };
+    uint64_t at, n = 0;
+    for (uint64_t i = 0; i < own->n_groups; i++)
+        for (uint64_t k = 0; k < own->groups[i].n_params; k++, n++)
+            ckr__map_put(&group, own->groups[i].params[k], strlen(own->groups[i].params[k]), i,
+                         NULL);
+    for (uint64_t i = 0; i < own->n_groups; i++) own->groups[i].n_params = 0;
+    for (uint64_t i = 0; i < list->count; i++) {
+        const ckr_node *were = ckr_node_get(list->u.items[i], "were");
+        for (uint64_t k = 0; ckr_node_is_list(were) && k < were->count; k++) {
+            const char *name = ckr_node_str(were->u.items[k]);
+            if (!name || !ckr__map_find(&group, name, strlen(name), &at) || at == UINT64_MAX)
+                continue;
+            ckr__map_put(&group, name, strlen(name), UINT64_MAX, NULL);        /* once           */
+            own->groups[at].params[own->groups[at].n_params++] = name;
+            n--;
+        }
+    }
+    ckr__map_free(&group);
+    if (n && !ckr__failed(g->c))
+        ckr__gpt_misfit(g, "groups", "ckptresume.json has other parameters than the checkpoint: "
+                        "the order in which the optimizer had them is lost", "--like FILE");
+}
+
+/* The keys that the groups had: numbers are as they are now, the rest is as it was. */
+static void ckr__gpt_keys(ckr__gpt *g, ckr_state *own)
+{
+    const ckr_node *list = ckr_node_get(ckr_node_get(g->s->carried, "gpt"), "groups");
+    const ckr_schedule *x = own->n_schedules ? own->schedules : NULL;
+    ckr__map keys = { g->c, NULL, 0, 0 };
+    uint64_t at;
+    for (uint64_t i = 0; ckr_node_is_list(list) && i < list->count; i++) {
+        const ckr_node *names = ckr_node_get(list->u.items[i], "params");
+        for (uint64_t k = 0; ckr_node_is_list(names) && k < names->count; k++) {
+            const char *name = ckr_node_str(names->u.items[k]);
+            if (name) ckr__map_put(&keys, name, strlen(name), i, NULL);
+        }
+    }
+    for (uint64_t i = 0; i < own->n_groups && !ckr__failed(g->c); i++) {
+        const char *name = g->s->groups[i].n_params ? g->s->groups[i].params[0] : NULL;
+        ckr_node *d = ckr__make(g->c, CKR_NODE_DICT), *v;
+        if (!name || !ckr__map_find(&keys, name, strlen(name), &at)) continue;
+        ckr__walk w = ckr__walk_in(ckr_node_get(list->u.items[at], "keys"));
+        while (ckr__walk_on(&w)) {
+            v = w.name ? ckr__dict_value(own->groups[i].hyper, w.name) : NULL;
+            if (w.name && !strcmp(w.name, "initial_lr") && x && !x->opaque && i < x->n_lanes)
+                v = ckr__make_float(g->c, x->lanes[i].base);
+            if (!v || v->kind == CKR_NODE_NONE || v->kind == CKR_NODE_BOOL) v = w.value;
+            ckr__node_pair(g->c, d, w.key, v);
+        }
+        own->groups[i].hyper = d;
+    }
+    ckr__map_free(&keys);
+    if (ckr_node_is_list(list)) ckr__gpt_order(g, own, list);
 }
 
 /* The state under the names that it had before it became another framework's, as its side file has
@@ -37709,7 +38066,9 @@ static const ckr_state *ckr__gpt_back(ckr__ctx *c, ckr__out *out, const ckr_stat
     if (!ckr__gpt_read(&g, c, out, s, t, CKR_ITEM_TRAINER_SOURCE)) return NULL;
     ckr__say(c, "CKR_GPT_NAMES", CKR_EXACT, "names", g.names.family->name, family,
              "the tensors are called and cut again as in the run that this was made of", NULL);
-    return ckr__gpt_under(&g, &to);
+    ckr_state *own = ckr__gpt_under(&g, &to);
+    if (own) ckr__gpt_keys(&g, own);
+    return own;
 }
 
 #if !defined(CKPTRESUME_NO_VERL) || !defined(CKPTRESUME_NO_ACCELERATE)
@@ -41128,9 +41487,8 @@ static ckr_node *ckr__nt_state_node(ckr__nt_job *x, ckr__out_file *f, const ckr_
 {
     ckr_node *st = ckr__make(x->c, CKR_NODE_DICT);
     const ckr_node *old = p->src->state;
-    const float step = (float)p->src->step;
-    const ckr_view *v = step > 0 ? ckr__value_view(x->c, CKR_DTYPE_F32, &step) : NULL;
-    if (v) ckr__node_set(x->c, st, "step", ckr__entry_copy(x->c, f, "step", v));
+    if (p->src->step > 0)
+        ckr__node_set(x->c, st, "step", ckr__step_entry(x->c, f, "step", p->src->step));
     for (uint64_t i = 0; i < p->n_slots; i++) {
         const ckr_tensor *t = p->slots[i];
         const bool master = !strcmp(t->slot, "master");
@@ -41969,10 +42327,9 @@ static void ckr__nt_adopt_schedule(ckr__nt_adopt *a)
         ckr__say(a->c, "CKR_NANOTRON_CONSTANT", CKR_APPROX, "schedule", NULL, "constant",
                  "the source has no schedule, and Nanotron has no run without one: the LR stays as "
                  "it is", "--to-schedule nanotron:...");
-    if (a->curve && (!now || ckr__plain_map(now)))
-        x = ckr__sched_try(a->c, "nanotron", a->curve, bases, n, NULL);
+    if (!now || ckr__plain_map(now))
+        x = ckr__sched_as(a->c, "nanotron", a->curve, bases, n, ckr__step_done(own));
     if (!x) return;
-    x->position = ckr__step_done(own);
     own->schedules = a->r->s->schedules = x;
     own->n_schedules = a->r->s->n_schedules = 1;
     for (uint64_t i = 0; i < own->n_groups && n == own->n_groups; i++)
@@ -42309,8 +42666,6 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.optimizer = !(t->without & CKR_OPTIMIZER) && s->n_groups > 0;
     x.scheduler = x.optimizer && !(t->without & CKR_SCHEDULE);
     if (!strcmp(s->dialect, "nanotron")) x.nt = (const ckr__nt *)ckr__kept_data(s);
-    if (x.nt && ckr_node_get(s->carried, "gpt"))
-        out->carried = ckr__make_dict(c, "gpt", ckr__dict_value(s->carried, "gpt"), CKR__END);
     if (!x.nt && !ckr__nt_adopted(&x)) return c->err->code;
     x.step = t->without & CKR_PROGRESS ? 0 : x.nt->step;
     x.same = x.to.tp == x.nt->of.tp && x.to.pp == x.nt->of.pp && x.to.dp == x.nt->of.dp &&
@@ -42335,7 +42690,8 @@ static const ckr__dialect ckr__nanotron = {
     "nanotron", NULL, ckr__nt_probe, ckr__nt_read, ckr__streams_held, ckr__nt_emit, NULL, NULL,
     NULL,
     "model_weight.safetensors model_weight_*.safetensors optimizer_pp-*.pt lr_scheduler_pp-*.pt "
-    "tp-*-of-*_pp-*-of-*.pt", "gpt heads kv_heads rng", &ckr__nt_schedules, &ckr__nt_bounds, false
+    "tp-*-of-*_pp-*-of-*.pt", "gpt heads kv_heads rng samples tokens",
+    &ckr__nt_schedules, &ckr__nt_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_NANOTRON */
@@ -43261,7 +43617,7 @@ static const ckr__schedules ckr__torch_schedules = {
 static const ckr__dialect ckr__plain_torch = {
     "torch", "live", ckr__plain_probe, ckr__plain_read, ckr__plain_holds, ckr__plain_emit, NULL,
     NULL, NULL,
-    NULL, "slots float8", &ckr__torch_schedules, NULL, false
+    NULL, "slots float8 epoch samples tokens", &ckr__torch_schedules, NULL, false
 };
 
 /* >>torch_ranks --------------------------------------------------------------- */
@@ -45781,11 +46137,12 @@ static const ckr__dialect ckr__accelerate = {
 static const ckr__schedules ckr__hf_schedules = { NULL, NULL, NULL, NULL, false, true };
 static const ckr__dialect ckr__hf_trainer = {
     "hf_trainer", ckr__af_variants, ckr__ac_probe_trainer, ckr__ac_read_trainer, ckr__streams_held,
-    ckr__ac_emit, NULL, NULL, NULL, ckr__af_parts, "rng", &ckr__hf_schedules, &ckr__ac_bounds, true
+    ckr__ac_emit, NULL, NULL, NULL, ckr__af_parts, "rng epoch", &ckr__hf_schedules, &ckr__ac_bounds,
+    true
 };
 static const ckr__dialect ckr__sana = {
     "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__plain_holds, ckr__ac_emit, NULL, NULL, NULL,
-    NULL, "rng", NULL, &ckr__ac_bounds, false
+    NULL, "rng epoch", NULL, &ckr__ac_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_ACCELERATE */
@@ -49490,13 +49847,13 @@ static ckr_node *ckr__ds_copy(ckr__ds_job *x, const ckr_node *n)
    */
 
 /* What the file has beside the model's and the optimizer's tensors; safetensors' texts describe its
-   own tensors. The epoch is progress, which DeepSpeed does not count. */
+   own tensors. */
 static void ckr__ds_adopt_from(ckr__ds_job *x)
 {
     const ckr_state *s = x->s;
-    const char *first = s->progress.epoch >= 0 ? "epoch" : NULL;
+    const char *first = NULL;
     ckr_state *own = CKR__NEW(x->c, ckr_state);
-    uint64_t n = 0, values = first != NULL;
+    uint64_t n = 0, values = 0;
     x->foreign = ckr__word_in("torch safetensors dcp", s->dialect);
     if (!own || !x->foreign) return;
     *own = *s;
@@ -49887,9 +50244,7 @@ static ckr_node *ckr__ds_step_node(ckr__ds_job *x, const ckr_tensor *t, bool rep
         return integer ? ckr__make_int(x->c, v) : ckr__make_float(x->c, d);
     if (!integer || strcmp(t->slot, "step") != 0)
         return ckr__entry_whole(x->c, x->f, t->name, t, t->dtype, replica);
-    float count = (float)v;
-    const ckr_view *view = ckr__value_view(x->c, CKR_DTYPE_F32, &count);
-    return view ? ckr__entry_copy(x->c, x->f, "step", view) : NULL;
+    return ckr__step_entry(x->c, x->f, "step", (double)v);
 }
 
 /* A number, or a list of them: what is safe to be written as it was read. */
@@ -51026,8 +51381,8 @@ static const ckr__schedules ckr__ds_schedules = {
 };
 static const ckr__dialect ckr__deepspeed = {
     "deepspeed", "native universal", ckr__ds_probe, ckr__ds_open, ckr__ds_holds, ckr__ds_emit, NULL,
-    NULL, NULL, "*_model_states.pt *-model_states.pt *_optim_states.pt", NULL, &ckr__ds_schedules,
-    &ckr__ds_bounds, true
+    NULL, NULL, "*_model_states.pt *-model_states.pt *_optim_states.pt", "samples",
+    &ckr__ds_schedules, &ckr__ds_bounds, true
 };
 
 #elif !defined(CKPTRESUME_NO_ACCELERATE)
@@ -52996,6 +53351,29 @@ static void ckr__te_as_it_is(ckr__de *x)
                              ckr_node_get(x->s->groups[i].hyper, "lr"));
 }
 
+/* The schedule as torchtitan's; one that it has not stays, and the planner refuses it. */
+static void ckr__te_adopt_schedule(ckr__de *x, ckr_state *own)
+{
+    const ckr_schedule *now = own->n_schedules ? own->schedules : NULL;
+    double *bases = now ? CKR__NEW_N(x->c, double, now->n_lanes) : NULL;
+    ckr__phases k;
+    if (!bases || !ckr__phases_of(now, &k) || now->curve->kind == CKR__CV_TITAN ||
+        k.shape == CKR__SH_CONST || !(k.total > k.start) || !(k.top > 0))
+        return;
+    for (uint64_t i = 0; i < now->n_lanes; i++) bases[i] = now->lanes[i].base;
+    ckr_node *params = ckr__make_dict(
+        x->c, "total_steps", ckr__sw_number(x->c, k.total), "warmup_steps",
+        ckr__sw_number(x->c, k.warm), "decay_ratio",
+        ckr__make_float(x->c, (k.total - k.start) / k.total), "decay_type",
+        ckr__make_str(x->c, k.shape == CKR__SH_COSINE ? "cosine"
+                            : k.shape == CKR__SH_SQRT ? "sqrt"
+                                                      : "linear"),
+        "min_lr_factor", ckr__make_float(x->c, k.low / k.top), CKR__END);
+    ckr_schedule *titan = ckr__sched_as(x->c, "torchtitan", params, bases, now->n_lanes,
+                                        ckr__step_done(own));
+    if (titan) own->schedules = titan;
+}
+
 /* AdamW's hyper-parameters that other frameworks do not keep, each with torchtitan's default:
    loading asks for every one. */
 static void ckr__te_adopt_groups(ckr__de *x)
@@ -53036,6 +53414,7 @@ static void ckr__te_adopt(ckr__de *x, const ckr_state *s, ckr_state *own)
     dt->source = CKR__DUP(x->c, ckr_state, own, 1);
     if (!dt->source) return;
     x->dt = dt;
+    ckr__te_adopt_schedule(x, own);
     ckr__te_adopt_groups(x);
     if (x->t->variant && *x->t->variant)
         ckr__refuse(x->c, CKR_ITEM_TRAINER_SOURCE, "variant",
@@ -53712,7 +54091,7 @@ static const ckr__schedules ckr__tt_schedules = {
 };
 static const ckr__dialect ckr__torchtitan = {
     "torchtitan", "fsdp fused_qkv split_qkv", ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit,
-    NULL, NULL, NULL, NULL, "slots kv_heads", &ckr__tt_schedules, &ckr__tt_bounds, false
+    NULL, NULL, NULL, NULL, "slots kv_heads tokens", &ckr__tt_schedules, &ckr__tt_bounds, false
 };
 static const ckr__dialect ckr__dcp_dialect = {
     "dcp", NULL, ckr__dt_probe, ckr__dt_read, ckr__streams_held, ckr__dt_emit, &ckr__dt_as_file,
@@ -57079,11 +57458,9 @@ static ckr_node *ckr__mg_step_node(ckr__mg_job *x, const ckr__mg_file *k, const 
 {
     const ckr__held *s = ckr__held_slot(t->slots, "step");
     const double step = ckr__mg_count_of(x, t);
-    const float count = (float)(step == step ? step : 0);
     const char *name = ckr__printf(x->c, "%s/step", t->name);
-    const ckr_view *v = x->counts ? ckr__value_view(x->c, CKR_DTYPE_F32, &count) : NULL;
-    if (v && name) return ckr__entry_copy(x->c, k->out, name, v);
-    return s && !x->fused && !x->counts
+    if (x->counts) return ckr__step_entry(x->c, k->out, name, step == step ? step : 0);
+    return s && !x->fused
                ? ckr__entry_whole(x->c, k->out, name, s->tensor, s->tensor->dtype,
                                   ckr__mg_replica(t, k) || k->tp > 0)
                : NULL;
@@ -58567,11 +58944,9 @@ static ckr_schedule *ckr__mg_adopt_schedule(ckr__mg_adopt *a, const ckr_schedule
 {
     double *bases = now ? CKR__NEW_N(a->c, double, now->n_lanes) : NULL, wd = 0;
     ckr_node *params = now ? ckr__mg_adopt_curve(a, now) : NULL;
-    ckr_schedule *x = params && bases
-                          ? ckr__sched_try(a->c, "megatron", params, bases, now->n_lanes, NULL)
+    ckr_schedule *x = now ? ckr__sched_as(a->c, "megatron", params, bases, now->n_lanes,
+                                          ckr__step_done(a->own))
                           : NULL;
-    if (x) x->position = (int64_t)(x->rate * (double)ckr__step_done(a->own));
-    if (x) ckr__sched_stand(x, ckr__step_done(a->own));
     if (!x && now) x = ckr__sched_copy(a->c, now);
     ckr__curve *v = x && !x->opaque ? ckr__curve_own(a->c, x) : NULL;
     if (!v || v->kind != CKR__CV_MEGATRON || (v->flags & CKR__CF_WD)) return x;
@@ -58704,8 +59079,6 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.t = &own;
     x.out = out;
     if (!strcmp(s->dialect, "megatron")) x.mg = (const ckr__mg *)ckr__kept_data(s);
-    if (x.mg && ckr_node_get(s->carried, "gpt"))
-        out->carried = ckr__make_dict(c, "gpt", ckr__dict_value(s->carried, "gpt"), CKR__END);
     if (!x.mg && !ckr__mg_adopted(&x, &own)) return c->err->code;
     const ckr__mg *mg = x.mg;
     *to = *mg;
@@ -58765,7 +59138,7 @@ static const ckr__dialect ckr__megatron = {
     "megatron", "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir, ckr__streams_held,
     ckr__mg_emit, NULL, NULL, ckr__mg_faults,
     "model_optim_rng.pt distrib_optim.pt common.pt *.distcp *.metadata",
-    "vpp to_version heads kv_heads gpt", &ckr__mg_schedules, &ckr__mg_bounds, false
+    "vpp to_version heads kv_heads gpt samples", &ckr__mg_schedules, &ckr__mg_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_MEGATRON */
@@ -58875,8 +59248,6 @@ static bool ckr__li_counts_badly(const ckr_node *root)
            ckr__release(ckr_node_str(ckr_node_get(root, CKR__LI_VERSION))) < ckr__release("1.6");
 }
 
-/* The file as >>script knows it: the live weights before their average, which is an `ema`; without
-   a global_step that is no optimizer's own count. */
 /* The file as >>script knows it: the live weights before their average, which is an `ema`; without
    a global_step that is no optimizer's own count. */
 static ckr_node *ckr__li_arranged(ckr__ctx *c, const ckr_node *root)
@@ -59279,7 +59650,8 @@ static const ckr__bounds ckr__li_bounds = {
 };
 static const ckr__dialect ckr__lightning = {
     "lightning", "full sharded", ckr__li_probe, ckr__li_read, ckr__plain_holds, ckr__li_emit,
-    &ckr__li_as_file, NULL, NULL, NULL, "float8", &ckr__torch_schedules, &ckr__li_bounds, false
+    &ckr__li_as_file, NULL, NULL, NULL, "float8 epoch", &ckr__torch_schedules,
+    &ckr__li_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_LIGHTNING */
@@ -59617,7 +59989,7 @@ static ckr_result ckr__side_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *
     }
     if (!history && (x->n_lanes != s->n_groups || (old && old->position != x->position)))
         return CKR_OK;
-    if (old) x->state = old->state;
+    if (old && strchr(old->kind, ':')) x->state = old->state;      /* torch's, not a framework's */
     s->schedules = x;
     s->n_schedules = 1;
     return CKR_OK;
