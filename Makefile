@@ -40,14 +40,14 @@ build/ckptresume.o: ckptresume.h
 	$(BUILD) -c build/ckptresume.c -o $@
 
 # CKPTRESUME_IMPLEMENTED: as after a first include, only declarations are left
-ckptresume: build/ckptresume.o examples/ckptresume.c examples/tree_json.h examples/lr_plot.h examples/settings.h
-	$(BUILD) -DCKPTRESUME_IMPLEMENTED $(LDFLAGS) examples/ckptresume.c build/ckptresume.o -o $@ $(LDLIBS)
+ckptresume: build/ckptresume.o examples/ckptresume/*.[ch]
+	$(BUILD) -DCKPTRESUME_IMPLEMENTED $(LDFLAGS) examples/ckptresume/*.c build/ckptresume.o -o $@ $(LDLIBS)
 
-# every other examples/*.c, into build/examples; mpi.c only where there is an mpicc
+# every examples/*.c, into build/examples; mpi.c only where there is an mpicc
 examples: build/ckptresume.o
 	@mkdir -p build/examples; for f in examples/*.c; do \
 	    o=build/examples/$$(basename "$$f" .c); \
-	    cc="$(CC)"; if [ "$$f" = examples/ckptresume.c ] || [ ! -f "$$f" ]; then continue; fi; \
+	    cc="$(CC)"; [ -f "$$f" ] || continue; \
 	    if [ "$$f" = examples/mpi.c ]; then cc="$(MPICC)"; fi; \
 	    command -v $${cc%% *} > /dev/null || { echo "skipped: $$f (no $$cc)"; continue; }; \
 	    if [ -f "$$o" ] && [ -z "$$(find "$$f" examples/mlp.h build/ckptresume.o -newer "$$o")" ]; then \
@@ -81,7 +81,7 @@ sanitize: ckptresume
 	@mkdir -p build/asan build/tsan
 	@echo "address, undefined:"
 	@CC="$(CC)" CFLAGS="$(CSTD) $(ASAN)" sh tests/run.sh --object build/asan
-	@$(CC) $(CSTD) $(ASAN) -DCKPTRESUME_IMPLEMENTED -I. examples/ckptresume.c build/asan/ckptresume.o \
+	@$(CC) $(CSTD) $(ASAN) -DCKPTRESUME_IMPLEMENTED -I. examples/ckptresume/*.c build/asan/ckptresume.o \
 	    -o build/asan/ckptresume $(LDLIBS)
 	@CFLAGS="$(CSTD) $(ASAN)" TOOL=build/asan/ckptresume $(RUN) build/asan \
 	    $$(cd tests && ls t_*.c | sed 's/\.c$$//') faults
