@@ -934,13 +934,18 @@ CKR_API ckr_result ckr_rng_set(ckr_rng *r, ckr_rng_field field, uint64_t value);
 CKR_API const char  *ckr_rng_kind_name(ckr_rng_kind k);        /* "torch_cpu", "numpy", ... */
 CKR_API ckr_rng_kind ckr_rng_kind_find(const char *name);      /* NONE: unknown             */
 
-/* Of the bytes that torch and llm.c store (a ByteTensor's, a struct's, llm.c's word). `kind` NONE:
-   by size, 8 bytes are CUDA's. Stricter than the frameworks: what they would draw nonsense from is
-   refused.                                                                               */
+/* Of the bytes that torch and llm.c store (a ByteTensor's, a struct's, llm.c's word), or of those
+   that ckr_rng_encode made. `kind` NONE: by size, 8 bytes are CUDA's. Stricter than the frameworks:
+   what they would draw nonsense from is refused. */
 CKR_API ckr_result ckr_rng_decode(ckr_rng_kind kind, const void *bytes, size_t n, ckr_rng *out,
                                   ckr_error *err);
-/* Exactly as decoded. The size of it; `out` is written when it fits in `cap`. 0: its framework has
-   no bytes for this kind, but a tuple, a dict or an integer, which files of a checkpoint hold. */
+/* Exactly as decoded. The size of it, at most 5056; `out` is written when it fits in `cap`. 0: no
+   generator. A kind that its framework keeps as a tuple, a dict or an integer has an encoding of
+   its own here, which ckr_rng_decode takes back on any machine, with its kind or NONE:
+       u8 1, the version; u16 kind, torch's version, flags, seeded; u32 layout, threads, pos, next,
+       has_normal, has_float, has_uint32, uinteger; u64 seed, offset; f64 normal, x, rho; f32 float
+       normal; u8[8] padding; and of mt19937 624 words of 32 bits, of others 16 of 64
+   all little-endian: 2589 or 221 bytes. */
 CKR_API size_t     ckr_rng_encode(const ckr_rng *r, void *out, size_t cap);
 /* The position of such a kind for a report, little-endian, in the same way: of mt19937 624 words of
    32 bits, the place among them, a byte that tells of a cached normal sample and that sample; of
@@ -19878,8 +19883,93 @@ static ckr_result ckr__rng_parse(ckr_error *e, ckr_rng_kind kind, const uint8_t 
     case CKR_RNG_OPAQUE:     return CKR_OK;
     default:
         return ckr__fail(e, CKR_ITEM_RNG_FORM, NULL, CKR_NO_OFFSET, "",
-                         "a generator of kind %s is not stored as bytes", ckr_rng_kind_name(kind));
+                         "a generator of kind %s is not stored as bytes, and these are none that "
+                         "ckr_rng_encode gives", ckr_rng_kind_name(kind));
     }
+}
+
+/* Every field of a state, of any kind. */
+
+#define CKR__PACK_HEAD 93
+#define CKR__PACK_MAX (CKR__PACK_HEAD + 2496)
+
+/* The words or bytes behind the head; how many bytes they are. */
+static size_t ckr__pack_rest(ckr_rng *r, uint8_t *p, bool write)
+{
+    const bool mt = ckr__rng_is_mt(r->kind), mps = r->kind == CKR_RNG_TORCH_MPS;
+    const size_t size = mt ? 4 : mps || r->kind == CKR_RNG_OPAQUE ? 1 : 8;
+    const size_t n = mt ? 624 : mps ? 28 : size == 1 ? r->layout : 16;
+    return p ? ckr__rng_numbers(&r->u, p, size, n, write) : size * n;
+}
+
+/* At most CKR__PACK_MAX bytes: as ckr_rng_encode promises. */
+static size_t ckr__pack(const ckr_rng *state, uint8_t *out)
+{
+    ckr_rng r = *state;
+    out[0] = 1;                /* version of this form                                  */
+    ckr__rng_move(&r, CKR_RNG_PACKED_, out + 1, CKR__PACK_HEAD - 1, true);
+    return CKR__PACK_HEAD + ckr__pack_rest(&r, out + CKR__PACK_HEAD, true);
+}
+
+static bool ckr__pack_mt_ok(const ckr_rng *r)
+{
+    const bool torch = r->kind == CKR_RNG_TORCH_CPU;
+    if (r->pos > 624 || r->next > 624 || (torch && !r->pos)) return false;
+    if (torch && (!ckr__rng_fits(r->kind, r->layout) || !r->seeded || r->has_float > 255 ||
+                  (r->has_float && !ckr__finite((double)r->float_normal)) ||
+                  (r->has_normal && !(ckr__finite(r->old_x) && ckr__finite(r->old_rho)))))
+        return false;
+    if (r->kind == CKR_RNG_PYTHON && r->layout != 3 && r->layout != 2) return false;
+    if (!torch && r->has_normal > 1) return false;
+    return (!r->has_normal || ckr__finite(r->normal)) && !ckr__mt_degenerate(r->u.key);
+}
+
+/* As strict as decoding from the framework's own bytes. */
+static bool ckr__pack_ok(const ckr_rng *r)
+{
+    if (ckr__rng_is_mt(r->kind)) return ckr__pack_mt_ok(r);
+    if (r->has_uint32 > 1) return false;
+    switch ((int)r->kind) {
+    case CKR_RNG_TORCH_CUDA:
+        return (!r->layout || r->layout == 824016 || ckr__rng_fits(r->kind, r->layout)) &&
+               r->offset % 4 == 0 && r->offset <= INT64_MAX;
+    case CKR_RNG_TORCH_MPS: return r->offset <= INT64_MAX;
+    case CKR_RNG_PCG64:
+    case CKR_RNG_PCG64DXSM: return (r->u.w[2] & 1) != 0;
+    case CKR_RNG_PHILOX:    return r->pos <= 4;
+    case CKR_RNG_LLMC:      return r->u.w[0] != 0;
+    case CKR_RNG_SFC64:
+    case CKR_RNG_JAX:
+    case CKR_RNG_XLA:       return true;
+    case CKR_RNG_OPAQUE:    return r->layout <= 2496;
+    default:                return false;
+    }
+}
+
+static bool ckr__unpack(uint8_t *p, size_t n, ckr_rng *r)
+{
+    memset(r, 0, sizeof *r);
+    if (n < CKR__PACK_HEAD || p[0] != 1) return false;
+    ckr__rng_move(r, CKR_RNG_PACKED_, p + 1, CKR__PACK_HEAD - 1, false);
+    if (n != CKR__PACK_HEAD + ckr__pack_rest(r, NULL, false)) return false;
+    if (n > CKR__PACK_MAX) return false;
+    ckr__pack_rest(r, p + CKR__PACK_HEAD, false);
+    return ckr__pack_ok(r);
+}
+
+/* What the framework stores, or what stands for it where it stores no bytes. */
+static ckr_result ckr__rng_bytes(ckr_error *e, ckr_rng_kind kind, const uint8_t *p, size_t n,
+                                 ckr_rng *out)
+{
+    const bool own = kind == CKR_RNG_OPAQUE ||
+                     (kind == CKR_RNG_NONE ? ckr__rng_kind_of_size(n) != CKR_RNG_NONE
+                                           : ckr__rng_fits((unsigned)kind, n));
+    if (own || !ckr__unpack((uint8_t *)(uintptr_t)p, n, out))
+        return ckr__rng_parse(e, kind, p, n, out);
+    if (kind == CKR_RNG_NONE || (int)kind == out->kind) return CKR_OK;
+    return ckr__fail(e, CKR_ITEM_RNG_FORM, NULL, CKR_NO_OFFSET, "",
+                     "an encoded generator of kind %s, expected %s",
+                     ckr_rng_kind_name((ckr_rng_kind)out->kind), ckr_rng_kind_name(kind));
 }
 
 CKR_API ckr_result ckr_rng_decode(ckr_rng_kind kind, const void *bytes, size_t n, ckr_rng *out,
@@ -19889,7 +19979,7 @@ CKR_API ckr_result ckr_rng_decode(ckr_rng_kind kind, const void *bytes, size_t n
     if (!err) err = &own;
     memset(err, 0, sizeof *err);
     err->offset = CKR_NO_OFFSET;
-    ckr_result r = ckr__rng_parse(err, kind, (const uint8_t *)bytes, n, out);
+    ckr_result r = ckr__rng_bytes(err, kind, (const uint8_t *)bytes, n, out);
     if (r != CKR_OK) memset(out, 0, sizeof *out);
     return r;
 }
@@ -19927,8 +20017,14 @@ static size_t ckr__rng_to_bytes(const ckr_rng *r, uint8_t *out)
 
 CKR_API size_t ckr_rng_encode(const ckr_rng *r, void *out, size_t cap)
 {
-    const size_t n = ckr__rng_bytes_size(r);
-    if (n && out && n <= cap) (void)ckr__rng_to_bytes(r, (uint8_t *)out);
+    ckr_rng from = *r;
+    size_t n = ckr__rng_bytes_size(r);
+    const bool own = n > 0;
+    if (!own && ckr__pack_ok(r)) n = CKR__PACK_HEAD + ckr__pack_rest(&from, NULL, false);
+    if (n && out && n <= cap) {
+        if (own) (void)ckr__rng_to_bytes(r, (uint8_t *)out);
+        else (void)ckr__pack(r, (uint8_t *)out);
+    }
     return n;
 }
 
@@ -21982,74 +22078,7 @@ static bool ckr__derive_index(const uint32_t size[CKR__AXES], const uint32_t at[
     return true;
 }
 
-/* >>rng.remap.pack: a state as bytes, every field of it, for the record */
-
-#define CKR__PACK_HEAD 93
-#define CKR__PACK_MAX (CKR__PACK_HEAD + 2496)
-
-/* The words or bytes behind the head; how many bytes they are. */
-static size_t ckr__pack_rest(ckr_rng *r, uint8_t *p, bool write)
-{
-    const bool mt = ckr__rng_is_mt(r->kind), mps = r->kind == CKR_RNG_TORCH_MPS;
-    const size_t size = mt ? 4 : mps || r->kind == CKR_RNG_OPAQUE ? 1 : 8;
-    const size_t n = mt ? 624 : mps ? 28 : size == 1 ? r->layout : 16;
-    return p ? ckr__rng_numbers(&r->u, p, size, n, write) : size * n;
-}
-
-/* At most CKR__PACK_MAX bytes. */
-static size_t ckr__pack(const ckr_rng *state, uint8_t *out)
-{
-    ckr_rng r = *state;
-    out[0] = 1;                /* version of this form                                  */
-    ckr__rng_move(&r, CKR_RNG_PACKED_, out + 1, CKR__PACK_HEAD - 1, true);
-    return CKR__PACK_HEAD + ckr__pack_rest(&r, out + CKR__PACK_HEAD, true);
-}
-
-static bool ckr__pack_mt_ok(const ckr_rng *r)
-{
-    const bool torch = r->kind == CKR_RNG_TORCH_CPU;
-    if (r->pos > 624 || r->next > 624 || (torch && !r->pos)) return false;
-    if (torch && (!ckr__rng_fits(r->kind, r->layout) || !r->seeded || r->has_float > 255 ||
-                  (r->has_float && !ckr__finite((double)r->float_normal)) ||
-                  (r->has_normal && !(ckr__finite(r->old_x) && ckr__finite(r->old_rho)))))
-        return false;
-    if (r->kind == CKR_RNG_PYTHON && r->layout != 3 && r->layout != 2) return false;
-    if (!torch && r->has_normal > 1) return false;
-    return (!r->has_normal || ckr__finite(r->normal)) && !ckr__mt_degenerate(r->u.key);
-}
-
-/* As strict as decoding from the framework's own bytes. */
-static bool ckr__pack_ok(const ckr_rng *r)
-{
-    if (ckr__rng_is_mt(r->kind)) return ckr__pack_mt_ok(r);
-    if (r->has_uint32 > 1) return false;
-    switch ((int)r->kind) {
-    case CKR_RNG_TORCH_CUDA:
-        return (!r->layout || r->layout == 824016 || ckr__rng_fits(r->kind, r->layout)) &&
-               r->offset % 4 == 0 && r->offset <= INT64_MAX;
-    case CKR_RNG_TORCH_MPS: return r->offset <= INT64_MAX;
-    case CKR_RNG_PCG64:
-    case CKR_RNG_PCG64DXSM: return (r->u.w[2] & 1) != 0;
-    case CKR_RNG_PHILOX:    return r->pos <= 4;
-    case CKR_RNG_LLMC:      return r->u.w[0] != 0;
-    case CKR_RNG_SFC64:
-    case CKR_RNG_JAX:
-    case CKR_RNG_XLA:       return true;
-    case CKR_RNG_OPAQUE:    return r->layout <= 2496;
-    default:                return false;
-    }
-}
-
-static bool ckr__unpack(uint8_t *p, size_t n, ckr_rng *r)
-{
-    memset(r, 0, sizeof *r);
-    if (n < CKR__PACK_HEAD || p[0] != 1) return false;
-    ckr__rng_move(r, CKR_RNG_PACKED_, p + 1, CKR__PACK_HEAD - 1, false);
-    if (n != CKR__PACK_HEAD + ckr__pack_rest(r, NULL, false)) return false;
-    if (n > CKR__PACK_MAX) return false;
-    ckr__pack_rest(r, p + CKR__PACK_HEAD, false);
-    return ckr__pack_ok(r);
-}
+/* >>rng.remap.pack: bytes as text, for the record */
 
 static const char ckr__base64_digits[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -58,8 +58,12 @@ static void rng_json_source(json *w, const ckr_rng_given *g)
 static void rng_json_state(json *w, const ckr_rng *r)
 {
     uint8_t bytes[5056 + 64];
-    size_t n = r ? ckr_rng_encode(r, bytes, sizeof bytes) : 0;
-    if (r && !n) n = ckr_rng_words(r, bytes, sizeof bytes);
+    const int kind = r ? (int)ckr_rng_get(r, CKR_RNG_FIELD_KIND) : CKR_RNG_NONE;
+    const bool words = (kind >= CKR_RNG_PYTHON && kind <= CKR_RNG_SFC64) ||
+                       kind == CKR_RNG_JAX || kind == CKR_RNG_XLA;     /* no bytes of its own */
+    const size_t n = !r      ? 0
+                     : words ? ckr_rng_words(r, bytes, sizeof bytes)
+                             : ckr_rng_encode(r, bytes, sizeof bytes);
     json_key(w, "state");
     if (n && n <= sizeof bytes) json_base64(w, (const char *)bytes, n);
     else json_raw(w, "null");
