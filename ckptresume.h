@@ -32031,7 +32031,7 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
     if (hidden) kind = CKR_FILE_OTHER;
     if (kind == CKR_FILE_OTHER)                /* --force is for what a conversion leaves */
         return ckr__fail_with(c, CKR_ITEM_OUTPUT_EXISTS, path, NULL,
-                              "a device, a pipe or a dangling link, which is not replaced",
+                              "a device, a pipe or a link that leads nowhere is not replaced",
                               "name an output of its own");
     if (kind == CKR_FILE_ABSENT || p->target.force) return CKR_OK;
     return ckr__fail_with(c, CKR_ITEM_OUTPUT_EXISTS, path, NULL, NULL,

@@ -735,7 +735,7 @@ static void tool_outputs(void)
 #if !defined(_WIN32)           /* no pipes among files, no limit on a file's size, and links only
                                   for administrators */
     if (symlink("loop.safetensors", loop) != 0 || mkfifo(queue, 0666) != 0) exit(2);
-    tool_ends(pipe_out, 1, "a device or a pipe");
+    tool_ends(pipe_out, 1, "a device, a pipe");
     tool_ends(read, 4, loop);
     tool_ends(space, 4, "/.full.ckptresume-tmp/");
 #else
