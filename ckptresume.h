@@ -47,11 +47,17 @@
        Nanotron           0.4 to HEAD; TP, PP, DP, ZeRO-0 and 1       loads in unpatched HEAD
        accelerate, HF     save_state, checkpoint-N, epoch_x_step_y    any number of processes
        Trainer, Sana
-       torch DCP          2.0 to 2.15, safetensors shards             any ranks; loads in torch
+       torch DCP, the     2.0 to 2.15, safetensors shards             any ranks; loads in torch
+       same of OLMo-core
        TorchTitan         0.2.2, 0.3.0                                any ranks; loads in unpatched
                                                                       0.3.0
        DeepSpeed          ZeRO 0 to 3, pipelines, universal           any ranks and stage, loads
                                                                       in unpatched 0.19.8
+       Megatron-LM        0.8 to 0.19, mp_rank_* and torch_dist       any tp, pp, ep, dp; loads in
+                                                                      unpatched 0.14 to 0.19
+       verl               0.9.1 under FSDP1 and FSDP2                 any ranks, either FSDP
+       Lightning, Fabric  2.6: .ckpt, directories with meta.pt        any ranks; loads in 2.6.6
+       torchtune          epoch_N with recipe_state                   no: as another format
        llm.c              model, state, DONE; ZeRO-0, 1; fp32, bf16   any number of processes
 
    What it does not do: inflate deflated members (torch writes none), run anything, guess. It reads
@@ -457,7 +463,8 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(FILE_FORM,            E_FORMAT,      "a file is not what its framework writes")       \
     X(OPTIMIZER_NAMES,      E_MISMATCH,    "optimizer and model have other parameters")     \
     X(RANK_SHAPE,           E_MISMATCH,    "a tensor has another shape or dtype on a rank") \
-    X(RANK_GROUPS,          E_MISMATCH,    "parameter groups of two ranks differ")
+    X(RANK_GROUPS,          E_MISMATCH,    "parameter groups of two ranks differ")          \
+    X(TP_AXIS,              E_MISMATCH,    "a tensor is cut along another axis than its kind")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -34656,6 +34663,21 @@ static bool ckr__shared_before(ckr__shared *x, const ckr_view *v, uint64_t *valu
     return false;
 }
 
+/* The axis along which a checkpoint says that a tensor is cut over tensor parallel ranks against
+   that of its dialect's table; -1: every rank has all of it. */
+static ckr_result ckr__axis_is(ckr__ctx *c, const char *path, const char *name, int64_t said,
+                               const char *framework, int64_t rule)
+{
+    return said == rule
+               ? CKR_OK
+               : ckr__fail_fmt(c, CKR_ITEM_TP_AXIS, path, name,
+                               "another model's file lies here: put back the right one; or the "
+                               "model is not the framework's own, and cannot be read",
+                               "over tensor parallel ranks it is cut along axis %lld, where %s "
+                               "cuts it along axis %lld (-1: not at all)", (long long)said,
+                               framework, (long long)rule);
+}
+
 /* The dtype in which a tensor is written where parameters are asked for in `as` (NONE: as they
    are). */
 static ckr_dtype ckr__dtype_as(const ckr_tensor *t, ckr_dtype as)
@@ -39167,7 +39189,20 @@ static const ckr__dialect ckr__verl = {
    where in the whole tensor; optimizer tensors of a tensor parallel rank are cut like the weight
    of that rank and, with ZeRO-1, flattened and cut again over dp. Whatever an optimizer file
    holds goes through its `names`: indices differ from file to file. Names, not positions, tie
-   everything together. */
+   everything together.
+
+   What is where:
+     .files, .probe   names of files; which step is meant
+     .topology        ckr__nt_axes: sizes, and the documents that say them
+     .model           ckr__nt_modules: which axis of which tensor is cut over tp, its sizes and what
+                      a cut leaves whole, a line for each. A wrong axis is put right there: the
+                      reader takes the slices' own and refuses what contradicts it
+     .weights         slices of the ranks' files
+     .optimizer       states by name, flat parts of ZeRO-1 put in place; groups
+     .schedule, .random   the curve of config.yaml, the streams
+     .read            ckr__nt_read: what is read in which order
+     .emit            the same from a state
+     .adopt           another framework's GPT (>>kit.gpt) as a checkpoint of one rank, for .emit */
 
 enum { CKR__NT_WEIGHT = 1, CKR__NT_OPTIMIZER, CKR__NT_SCHEDULER, CKR__NT_RANDOM, CKR__NT_DOCUMENT };
 
@@ -39566,43 +39601,46 @@ static int64_t ckr__nt_layer(const char *name)
 }
 
 /* Parameters by a part of their names, the first row counts: those of a layer in the order in which
-   the modules are registered, rows and columns of the whole tensor, and what must stay whole where
-   one of these is cut. */
+   the modules are registered, the axis that is cut over tensor parallel ranks (the bias of what is
+   cut along its columns is not), rows and columns of the whole tensor, and what must stay whole
+   where one of these is cut. */
 enum { CKR__NT_HIDDEN = 1, CKR__NT_VOCAB, CKR__NT_Q, CKR__NT_QKV, CKR__NT_INTER, CKR__NT_GATE_UP };
 enum { CKR__NT_HEAD = 1, CKR__NT_HEADS };      /* one; a group, with its key and value   */
 enum { CKR__NT_QWEN_NORM = 2 };                /* the row of what only Qwen registers there */
+enum { CKR__NT_WHOLE = -1, CKR__NT_EITHER = -2 };      /* axes: on every rank; as its slices say */
 
 static const struct ckr__nt_module {
     const char *part;
+    int8_t      axis;
     uint8_t     rows, cols, unit;
 } ckr__nt_modules[] = {
-    { "input_layernorm", CKR__NT_HIDDEN, 0, 0 },
-    { ".ln_1.", CKR__NT_HIDDEN, 0, 0 },
-    { "qwen post_attention_layernorm", CKR__NT_HIDDEN, 0, 0 },
-    { ".qkv_proj.", CKR__NT_QKV, CKR__NT_HIDDEN, CKR__NT_HEAD },
-    { ".query_key_value.", 0, 0, CKR__NT_HEADS },
-    { ".qkv.q.", 0, 0, CKR__NT_HEAD },
-    { ".qkv.kv.", 0, 0, 0 },
-    { ".o_proj.", CKR__NT_HIDDEN, CKR__NT_Q, CKR__NT_HEAD },
-    { ".attn.dense.", 0, 0, CKR__NT_HEAD },
-    { ".attn.o.", 0, 0, CKR__NT_HEAD },
-    { "post_attention_layernorm", CKR__NT_HIDDEN, 0, 0 },
-    { ".ln_2.", CKR__NT_HIDDEN, 0, 0 },
-    { ".mlp.router.", 0, 0, 0 },
-    { ".mlp.shared_expert.gate_up", 0, 0, 0 },
-    { ".mlp.shared_expert.down", 0, 0, 0 },
-    { ".mlp.shared_expert_gate", 0, 0, 0 },
-    { ".mlp.gate_up_proj.", CKR__NT_GATE_UP, CKR__NT_HIDDEN, 0 },
-    { ".mlp.down_proj.", CKR__NT_HIDDEN, CKR__NT_INTER, 0 },
-    { ".experts.merged_gate", 0, 0, 0 },
-    { ".experts.merged_down", 0, 0, 0 },
-    { ".ff.c_fc.", 0, 0, 0 },
-    { ".ff.c_proj.", 0, 0, 0 },
-    { "layernorm.weight", CKR__NT_HIDDEN, 0, 0 },
-    { "layer_norm.pp_block.weight", CKR__NT_HIDDEN, 0, 0 },
-    { "token_embedding.weight", CKR__NT_VOCAB, CKR__NT_HIDDEN, 0 },
-    { ".lm_head.", CKR__NT_VOCAB, CKR__NT_HIDDEN, 0 },
-    { "", 0, 0, 0 }
+    { "input_layernorm", CKR__NT_WHOLE, CKR__NT_HIDDEN, 0, 0 },
+    { ".ln_1.", CKR__NT_WHOLE, CKR__NT_HIDDEN, 0, 0 },
+    { "qwen post_attention_layernorm", CKR__NT_WHOLE, CKR__NT_HIDDEN, 0, 0 },
+    { ".qkv_proj.", 0, CKR__NT_QKV, CKR__NT_HIDDEN, CKR__NT_HEAD },
+    { ".query_key_value.", 0, 0, 0, CKR__NT_HEADS },
+    { ".qkv.q.", 0, 0, 0, CKR__NT_HEAD },
+    { ".qkv.kv.", CKR__NT_WHOLE, 0, 0, 0 },
+    { ".o_proj.", 1, CKR__NT_HIDDEN, CKR__NT_Q, CKR__NT_HEAD },
+    { ".attn.dense.", 1, 0, 0, CKR__NT_HEAD },
+    { ".attn.o.", 1, 0, 0, CKR__NT_HEAD },
+    { "post_attention_layernorm", CKR__NT_WHOLE, CKR__NT_HIDDEN, 0, 0 },
+    { ".ln_2.", CKR__NT_WHOLE, CKR__NT_HIDDEN, 0, 0 },
+    { ".mlp.router.", CKR__NT_WHOLE, 0, 0, 0 },
+    { ".mlp.shared_expert.gate_up", 0, 0, 0, 0 },
+    { ".mlp.shared_expert.down", 1, 0, 0, 0 },
+    { ".mlp.shared_expert_gate", CKR__NT_WHOLE, 0, 0, 0 },
+    { ".mlp.gate_up_proj.", 0, CKR__NT_GATE_UP, CKR__NT_HIDDEN, 0 },
+    { ".mlp.down_proj.", 1, CKR__NT_HIDDEN, CKR__NT_INTER, 0 },
+    { ".experts.merged_gate", CKR__NT_EITHER, 0, 0, 0 },
+    { ".experts.merged_down", CKR__NT_EITHER, 0, 0, 0 },
+    { ".ff.c_fc.", 0, 0, 0, 0 },
+    { ".ff.c_proj.", 1, 0, 0, 0 },
+    { "layernorm.weight", CKR__NT_WHOLE, CKR__NT_HIDDEN, 0, 0 },
+    { "layer_norm.pp_block.weight", CKR__NT_WHOLE, CKR__NT_HIDDEN, 0, 0 },
+    { "token_embedding.weight", 0, CKR__NT_VOCAB, CKR__NT_HIDDEN, 0 },
+    { ".lm_head.", 0, CKR__NT_VOCAB, CKR__NT_HIDDEN, 0 },
+    { "", CKR__NT_EITHER, 0, 0, 0 }
 };
 
 /* Is the whole tensor as large as the configuration promises, where it says something of it? */
@@ -39624,6 +39662,16 @@ static ckr_result ckr__nt_check_shape(ckr__nt *r, const ckr__nt_param *p)
         (unsigned)p->n_dims, (long long)(p->n_dims ? p->shape[0] : 1),
         (long long)(p->n_dims > 1 ? p->shape[1] : 1), (long long)want[0],
         (long long)(n > 1 ? want[1] : 1));
+}
+
+/* Is it cut as its module is, where a module of this name is known? */
+static ckr_result ckr__nt_check_axis(ckr__nt *r, const ckr__nt_param *p)
+{
+    const int8_t axis = ckr__nt_modules[p->leaf / 2].axis;
+    return axis == CKR__NT_EITHER
+               ? CKR_OK
+               : ckr__axis_is(r->c, p->shards[0]->path, p->name, p->split.axis, "Nanotron",
+                              axis == 1 && p->leaf % 2 ? CKR__NT_WHOLE : axis);
 }
 
 /* A run has one type for its weights, which config.yaml names; only MoE routers are always float32.
@@ -40053,6 +40101,7 @@ static ckr_result ckr__nt_load_param(ckr__nt *r, ckr__nt_param *p)
         p->blocks[0] = ckr__block_whole(r->c, p->n_dims, whole);
     }
     ckr__nt_check_shape(r, p);
+    ckr__nt_check_axis(r, p);
     return ckr__nt_check_dtype(r, p);
 }
 
@@ -41939,7 +41988,7 @@ static void ckr__nt_adopt_param(ckr__nt_adopt *a, ckr_tensor *t)
     p->dtype = t->dtype;
     p->n_dims = t->n_dims;
     p->shape = t->shape;
-    p->split.axis = !m->cols ? -1 : m->cols == CKR__NT_Q || m->cols == CKR__NT_INTER;
+    p->split.axis = m->axis;
     p->split.n_chunks = qkv ? 3 : m->rows == CKR__NT_GATE_UP ? 2 : 0;
     if (p->split.n_chunks) p->split.chunks = CKR__DUP(a->c, int64_t, chunks[!qkv], 3);
     if (m->unit == CKR__NT_HEAD) p->split.units = CKR__DUP(a->c, int64_t, units, 3);
@@ -54116,6 +54165,7 @@ struct ckr__mg_file {          /* a model parallel rank                         
 /* A key of torch_dist's items: one, or one per layer and expert, each along one of `lead` axes. */
 typedef struct ckr__mg_grid_of {
     int64_t         layers, experts;       /* 1: one, or no such axis                     */
+    int32_t         axis;      /* along which its chunks cut it; -1: none                 */
     uint32_t        lead;
     bool            stacked, expert;       /* has axes for layers, for experts            */
     ckr__mg_item  **items;
@@ -54553,7 +54603,7 @@ static ckr_result ckr__mg_places(ckr__mg *r)
 }
 
 /* >>megatron.model ------------------------------------------------------------ */
-/* Items: names with global layers and experts, how each is cut, and where its pieces lie. */
+/* Items: names with global layers and experts, and their order. */
 
 /* What stands behind "decoder.layers." or "encoder.layers."; NULL: the name has neither. */
 static const char *ckr__mg_layers(const char *name)
@@ -54745,8 +54795,9 @@ static ckr_result ckr__mg_rank_items(ckr__mg *r, ckr__mg_file *f)
    (megatron/core/tensor_parallel/layers.py and the modules of core/transformer). Every reader and
    writer takes it from this table: here a wrong one is put right. */
 
-/* GATED: gate and up rows, each cut for itself. SOLVE: cut or not, as the sizes tell. */
-enum { CKR__MG_PLAIN = 0, CKR__MG_VOCAB, CKR__MG_QKV, CKR__MG_GATED, CKR__MG_SOLVE };
+/* GATED: gate and up rows, each cut for itself. SOLVE: cut or not, as the sizes tell. UNSET: its
+   attributes never say it. */
+enum { CKR__MG_PLAIN = 0, CKR__MG_VOCAB, CKR__MG_QKV, CKR__MG_GATED, CKR__MG_SOLVE, CKR__MG_UNSET };
 
 /* `tail`: of a name, or of one without .weight or .bias; the first row counts. `axis` -1: every
    rank has all of it. */
@@ -54775,7 +54826,7 @@ static const ckr__mg_rule ckr__mg_rules[] = {
     { "linear_q_up_proj.weight", 0, CKR__MG_PLAIN },
     { "linear_kv_up_proj.weight", 0, CKR__MG_PLAIN },
     { "_down_proj.weight", 0, CKR__MG_SOLVE },
-    { "softmax_offset", 0, CKR__MG_PLAIN }
+    { "softmax_offset", 0, CKR__MG_UNSET }
 };
 
 /* The first rule that a name ends as; NULL: none. */
@@ -54791,6 +54842,36 @@ static const ckr__mg_rule *ckr__mg_rule_of(const char *name)
         if (ckr__cut_tail(name, &a, rule->tail) || ckr__cut_tail(name, &b, rule->tail)) return rule;
     }
     return NULL;
+}
+
+/* What the checkpoint says of a cut (axis -1: none) against the rule by which it is read. */
+static ckr_result ckr__mg_axis_is(ckr__mg *r, const char *path, const ckr__mg_item *t, int64_t said)
+{
+    const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
+    return rule && rule->what != CKR__MG_SOLVE
+               ? ckr__axis_is(r->c, path, t->name, said, "Megatron-LM", rule->axis)
+               : CKR_OK;
+}
+
+/* The same for the masters of a rank, whose attributes say it. Where a model is made without
+   initialising it they are not set, which looks like whole ones: the embedding tells. Those of
+   experts are what they would be without expert parallelism. */
+static ckr_result ckr__mg_axes(ckr__mg *r, ckr__mg_file *f)
+{
+    const bool set = r->embedding && ckr__mg_flag(r->embedding->attrs, "tensor_model_parallel");
+    for (uint64_t i = 0; i < f->n_optims; i++)
+        for (uint64_t k = 0; k < f->n_members[i] && !ckr__failed(r->c); k++) {
+            const ckr__mg_member *m = &f->members[i][k];
+            const ckr__mg_rule *rule = ckr__mg_rule_of(m->item->name);
+            const ckr_node *attrs = m->master ? m->master->attrs : NULL;
+            int64_t axis;
+            if (m->item->expert >= 0 || !ckr_node_i64(ckr_node_get(attrs, "partition_dim"), &axis))
+                continue;
+            if (!ckr__mg_flag(attrs, "tensor_model_parallel")) axis = -1;
+            if (axis >= 0 || (set && rule && rule->what != CKR__MG_UNSET))
+                ckr__mg_axis_is(r, f->path, m->item, axis);
+        }
+    return r->c->err->code;
 }
 
 /* Is a fc1 of so many rows gate and up? Where no size among the arguments tells, the activation
@@ -56010,6 +56091,9 @@ static ckr_result ckr__mg_dist_model(ckr__mg *r, const ckr__dcp_item *q)
         return ckr__mg_bad(r, r->dir, q->fqn, "axes for layers and experts");
     g.layers = g.stacked ? q->shape[0] : 1;
     g.experts = g.expert ? q->shape[g.lead - 1] : 1;
+    g.axis = -1;
+    for (uint32_t d = g.lead; q->n_chunks && d < q->n_dims; d++)
+        if (q->chunks[0].count[d] < q->shape[d]) g.axis = (int32_t)(d - g.lead);
     if (g.stacked && g.layers != r->layers)
         return ckr__mg_contradicts_layers(r, q->fqn, g.layers);
     if (g.layers > 65536 || g.experts > 65536 || g.layers < 1 || g.experts < 1)
@@ -56728,6 +56812,19 @@ static ckr_result ckr__mg_dist_extra(ckr__mg *r, const ckr__dcp_item *q)
     return r->c->err->code;
 }
 
+/* Every tensor's chunks against its rule. Where one process wrote for all ranks none is cut but
+   gate from up. */
+static ckr_result ckr__mg_dist_axes(ckr__mg *r)
+{
+    bool cut = false;
+    for (uint64_t i = 0; i < r->n_grids; i++)
+        cut = cut || (r->grids[i].axis >= 0 && !r->grids[i].items[0]->split.n_chunks);
+    for (uint64_t i = 0; i < r->n_grids && !ckr__failed(r->c); i++)
+        if (r->grids[i].axis >= 0 || cut)
+            ckr__mg_axis_is(r, r->dir, r->grids[i].items[0], r->grids[i].axis);
+    return r->c->err->code;
+}
+
 /* The model's names: as many layers as the arguments tell, also where each has names of its own;
    and experts that its ranks can share. */
 static ckr_result ckr__mg_dist_names(ckr__mg *r)
@@ -56843,13 +56940,14 @@ static const ckr__mg_step ckr__mg_legacy[] = {
     { ckr__mg_one_run, NULL },     { ckr__mg_places, NULL },    { NULL, ckr__mg_chunks },
     { ckr__mg_tied, NULL },        { ckr__mg_vocabulary, NULL },
     { ckr__mg_count_layers, NULL }, { NULL, ckr__mg_rank_items }, { NULL, ckr__mg_optimizer },
-    { NULL, ckr__mg_weights },     { ckr__mg_fits, NULL },
+    { NULL, ckr__mg_axes },        { NULL, ckr__mg_weights },   { ckr__mg_fits, NULL },
     { NULL, ckr__mg_optimizer_pieces }, { NULL, ckr__mg_others }, { NULL, NULL }
 };
 
 static const ckr__mg_step ckr__mg_torch_dist[] = {
     { ckr__mg_dist_open, NULL },   { ckr__mg_topology, NULL },  { ckr__mg_vocabulary, NULL },
-    { ckr__mg_dist_stages, NULL }, { ckr__mg_dist_names, NULL }, { ckr__mg_fits, NULL },
+    { ckr__mg_dist_stages, NULL }, { ckr__mg_dist_names, NULL }, { ckr__mg_dist_axes, NULL },
+    { ckr__mg_fits, NULL },
     { ckr__mg_dist_files, NULL },  { ckr__mg_dist_pieces, NULL }, { ckr__mg_dist_ranks, NULL },
     { ckr__mg_defects, NULL },     { ckr__mg_dist_roots, NULL }, { NULL, NULL }
 };

@@ -584,6 +584,13 @@ static void shapes(void)
     edit(QKV("1"), "0,16,None", "0;16,None");
     refused("slices", false, bad(CKR_ITEM_NANOTRON_SLICES, QKV("1"), 8,
                                  "model.decoder.0.pp_block.attn.qkv_proj.weight"));
+    load(TP2);
+    edit(O_PROJ("0"), "#None,None,None|0,16,None", "#0,16,None|None,None,None");
+    edit(O_PROJ("1"), "#None,None,None|16,32,None", "#16,32,None|None,None,None");
+    edit(O_PROJ("0"), "[32,16]", "[16,32]");
+    edit(O_PROJ("1"), "[32,16]", "[16,32]");
+    refused("rows of o_proj", true, bad(CKR_ITEM_TP_AXIS, O_PROJ("0"), NOWHERE,
+                                        "model.decoder.0.pp_block.attn.o_proj.weight"));
 }
 
 #define KEY(length, text) length "\0\0\0" text, sizeof(text) + 3
