@@ -74,7 +74,8 @@
    its settings what the coming run must be started with. What is written is read back as the
    framework will use it and compared with what was decided; what it cannot follow is refused.
    ckr_plan_decide stops there, for trainers that write their own files (ckr_ckpt_put_group,
-   ckr_ckpt_put_schedule); ckr_plan_create goes on to files in which the framework finds it.
+   ckr_ckpt_put_schedule); ckr_plan_create goes on to files in which the framework finds it. What
+   was decided is put back with ckr_ckpt_put_decided, or kept as text (ckr_schedule_text).
 
    Errors
    ------
@@ -1227,6 +1228,12 @@ CKR_API ckr_result ckr_ckpt_put_group(ckr_ckpt *c, const char *name, const char 
                                       ckr_error *err);
 CKR_API ckr_result ckr_ckpt_put_schedule(ckr_ckpt *c, const char *schedule, int64_t updates,
                                          ckr_error *err);
+/* The schedule that a plan decided (its facts' `after`), or one of another checkpoint, with the
+   place where it was spliced, stretched or warmed up again, which no text in a framework's names
+   tells: it goes on exactly, however often something is decided. As many groups as it has lanes, in
+   their order, or none. Copied; E_ARG: it is a callback. */
+CKR_API ckr_result ckr_ckpt_put_decided(ckr_ckpt *c, const ckr_schedule *s, int64_t updates,
+                                        ckr_error *err);
 
 /* One file as a tree (the state of the result is empty but for `format`): ckr_ckpt_root. */
 CKR_API ckr_result ckr_tree_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
@@ -1315,6 +1322,12 @@ typedef enum ckr_column {
 CKR_API ckr_result ckr_schedule_values(const ckr_schedule *s, ckr_column column, int64_t first,
                                        uint64_t n, double *out, const ckr_env *env,
                                        ckr_error *err);
+/* All of a schedule as text, for a file of the trainer's own; ckr_ckpt_put_schedule and the
+   `schedule` of ckr_open_desc take it like any other, and its clock then stands where the run does.
+   *size: its bytes, with the NUL; `out` is written when it fits in `cap`. E_ARG: it is a callback.
+   env NULL: the default hooks. Thread-safe. */
+CKR_API ckr_result ckr_schedule_text(const ckr_schedule *s, char *out, size_t cap, size_t *size,
+                                     const ckr_env *env, ckr_error *err);
 /* The update after which the schedule changes no more; -1: none, or not known. */
 CKR_API int64_t ckr_schedule_end(const ckr_schedule *s);
 /* The run's last update, where the schedule's parameters tell it; else as ckr_schedule_end. */
@@ -14414,6 +14427,8 @@ struct ckr_schedule {
     const char *clock;         /* unit of t: "update", "sample", "tick", "epoch"       */
     int64_t     position;      /* of the clock: t of the next update                   */
     double      rate, offset;  /* t = rate * (updates done) + offset                   */
+    double      begun;         /* a decision let the clock start again: t of the run's first one
+                                  is as much below 0                                   */
     int64_t     every;         /* > 1: t stays until as many more updates are done     */
     ckr_node   *params;        /* dict in the framework's own keys                     */
     const char *reason;        /* why an opaque one's curve is not known               */
@@ -16812,7 +16827,11 @@ static ckr_result ckr__spec_no_name(ckr__ctx *c, const char *text, size_t at, co
 /* A scheduler that the script steps once in so many updates, as in an epoch. */
 #define CKR__SPEC_EVERY "updates_per_step"
 
-/* KIND:key=value,... or FAMILY:NAME,key=value,... ; otherwise as ckr__sched_build. */
+static ckr_result ckr__sched_from_text(ckr__ctx *c, const char *text, uint64_t n,
+                                       ckr_schedule **out);
+
+/* KIND:key=value,... or FAMILY:NAME,key=value,... ; otherwise as ckr__sched_build. A text that
+   ckr_schedule_text gave begins with a brace, and has its own base LRs and clock. */
 static ckr_result ckr__sched_parse(ckr__ctx *c, const char *text, const double *bases, uint64_t n,
                                    ckr_schedule **out)
 {
@@ -16822,6 +16841,7 @@ static ckr_result ckr__sched_parse(ckr__ctx *c, const char *text, const double *
     int64_t every = 0;
     uint64_t i;
     *out = NULL;
+    if (*text == '{') return ckr__sched_from_text(c, text, n, out);
     if (len > 32768)
         return ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, NULL,
                          "the text is longer than any schedule");
@@ -17810,6 +17830,7 @@ static ckr_node *ckr__sched_node(ckr__ctx *c, const ckr_schedule *s)
                        "kind", ckr__make_str(c, s->kind), "clock", ckr__make_str(c, s->clock),
                        "position", ckr__make_int(c, s->position), CKR__END);
     if (s->every) ckr__node_set(c, d, "every", ckr__make_int(c, s->every));
+    if (!ckr__same(s->begun, 0)) ckr__node_set(c, d, "begun", ckr__make_float(c, s->begun));
     ckr__node_set(c, d, "lanes_count", ckr__make_int(c, (int64_t)s->n_lanes));
     if (s->reason) ckr__node_set(c, d, "reason", ckr__make_str(c, s->reason));
     if (s->params) ckr__node_set(c, d, "params", s->params);
@@ -17953,7 +17974,8 @@ static ckr_result ckr__sched_from_node(ckr__ctx *c, const ckr_node *d, ckr_sched
                           sizeof(double));
     for (size_t i = 0; ok && i < CKR__SN_FLAGS; i++)
         *(bool *)((char *)s + ckr__sn_flags[i].at) = ckr__sn_flag(d, ckr__sn_flags[i].key);
-    ok = ok && s->hold >= 0;
+    ckr_node_f64(ckr_node_get(d, "begun"), &s->begun);
+    ok = ok && s->hold >= 0 && ckr__whole(s->begun);
     for (size_t i = 0; ok && i < CKR__LANE_FIELDS; i++)
         ok = ckr__sn_read(ckr_node_get(lanes, ckr__lane_names[i]),
                           (char *)s->lanes + i * sizeof(double), s->n_lanes, sizeof *s->lanes);
@@ -17974,6 +17996,74 @@ static ckr_result ckr__sched_from_node(ckr__ctx *c, const ckr_node *d, ckr_sched
     if (!s->kind || !s->clock) return ckr__oom(c);
     *out = s;
     return CKR_OK;
+}
+
+/* The canonical form as JSON, for `n` groups; 0: for as many as it has. */
+static ckr_result ckr__sched_from_text(ckr__ctx *c, const char *text, uint64_t n,
+                                       ckr_schedule **out)
+{
+    ckr_node *node = NULL;
+    const char *own = ckr__strdup(c, text);
+    ckr_result r = own ? ckr__json_parse(c, "schedule", own, strlen(own), 0, &node) : CKR_E_NOMEM;
+    if (r == CKR_OK) r = ckr__sched_from_node(c, node, out);
+    if (r == CKR_OK && n && (*out)->n_lanes != n)
+        r = ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "schedule",
+                      "it drives %llu parameter groups, and there are %llu",
+                      (unsigned long long)(*out)->n_lanes, (unsigned long long)n);
+    return r;
+}
+
+/* The clock as it stands after `done` updates, and with it what a recurrence goes on from. The
+   curves of `s` are its own. */
+static ckr_result ckr__sched_advance(ckr__ctx *c, ckr_schedule *s, int64_t done)
+{
+    const double t = floor(ckr__sched_clock(s, (double)done));
+    if (!ckr__whole(t))
+        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "updates",
+                         "the clock of the schedule does not reach so far");
+    if (s->anchored && (s->opaque || !s->curve || t < (double)s->position ||
+                        !ckr__srun_can_simulate(s, done + 1, CKR__COL_LR)))
+        s->anchored = false;
+    ckr__srun *r = s->anchored ? ckr__srun_open(c, s) : NULL;
+    if (s->anchored && !r) return c->err->code;
+    if (r) ckr__srun_simulate(r, (int64_t)t);
+    for (uint32_t j = 0; r && j < r->n_nodes; j++) {
+        ckr__curve *v = (ckr__curve *)(uintptr_t)ckr__curve_by_index(s->curve, j);
+        v->epoch = r->now[j].epoch;
+        v->t_cur = r->now[j].t_cur;
+        v->t_i = r->now[j].t_i;
+    }
+    for (uint64_t i = 0; r && i < s->n_lanes; i++)
+        s->lanes[i].anchor = r->ticks.l[r->map ? r->map[i] : i];
+    ckr__srun_close(r);
+    s->position = (int64_t)t;
+    return CKR_OK;
+}
+
+static CKR__NOINLINE ckr_result ckr__schedule_text_body(const ckr_schedule *s, char *out,
+                                                        size_t cap, size_t *size,
+                                                        const ckr_env *env, ckr_error *err)
+{
+    ckr__ctx c;
+    ckr_result r = ckr__ctx_init(&c, env, NULL, err);
+    *size = 0;
+    ckr__buf b = { &c, NULL, 0, 0, false };
+    ckr_node *node = r == CKR_OK ? ckr__sched_node(&c, s) : NULL;
+    if (r == CKR_OK && !node) r = c.err->code;
+    if (r == CKR_OK) r = ckr__json_put(&b, node, 0, false);
+    ckr__buf_u8(&b, 0);
+    if (r == CKR_OK) r = c.err->code;
+    if (r == CKR_OK) *size = b.size;
+    if (r == CKR_OK && out && b.size <= cap) memcpy(out, b.data, b.size);
+    ckr__buf_free(&b);
+    ckr__ctx_free(&c);
+    return r;
+}
+
+CKR_API ckr_result ckr_schedule_text(const ckr_schedule *s, char *out, size_t cap, size_t *size,
+                                     const ckr_env *env, ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__schedule_text_body(s, out, cap, size, env, err));
 }
 
 /* >>schedule.end -------------------------------------------------------------- */
@@ -18092,6 +18182,18 @@ static ckr_result ckr__sched_scan(ckr__ctx *c, const ckr_schedule *s, int64_t fi
     return CKR_OK;
 }
 
+/* Is it one that the trainer's own code builds from a function of transformers or diffusers? */
+static bool ckr__is_function_kind(const char *kind)
+{
+    return !strncmp(kind, "transformers:", 13) || !strncmp(kind, "verl:", 5) ||
+           !strncmp(kind, "diffusers:", 10);
+}
+
+static bool ckr__is_function(const ckr_schedule *s)
+{
+    return s && s->kind && ckr__is_function_kind(s->kind);
+}
+
 /* The number of the run's last update, where the schedule's parameters tell it; else where the
    schedule ends. */
 static int64_t ckr__run_end(const ckr_schedule *s, int64_t done)
@@ -18105,6 +18207,7 @@ static int64_t ckr__run_end(const ckr_schedule *s, int64_t done)
         if (ckr_node_i64(ckr_node_get(s->params, keys[i]), &v) && v > 0) break;
     if (i == sizeof keys / sizeof *keys)
         return end > 0 && end < 9e15 ? (int64_t)ceil(end) : done + 1;
+    if (ckr__is_function(s)) v += (int64_t)s->begun;
     if (s->every > 1 && v < INT64_MAX / s->every) v *= s->every;
     return !strcmp(s->clock, "tick") ? (int64_t)ceil((double)v / s->rate) : v;
 }
@@ -18159,6 +18262,12 @@ static void ckr__set_keep(const ckr_schedule *old, ckr_schedule *s, const char *
     s->rate = old->rate;
     s->every = old->every;
     s->offset = old->offset;
+    s->begun = old->begun;
+    if (!ckr__is_function(old)) {              /* its parameters are still the first clock's */
+        s->position += (int64_t)s->begun;
+        s->offset += s->begun;
+        s->begun = 0;
+    }
     s->clock = old->clock;
     s->state = old->state;
     s->beta1 = old->beta1;
@@ -18200,6 +18309,8 @@ static ckr_node *ckr__set_value(const ckr__set *t, char unit, const ckr_node *pa
             ckr_node_f64(ckr_node_get(params, "steps"), &total);
         return ckr__make_float(t->c, t->value / total);
     }
+    if (!ckr__same(t->s->begun, 0) && ckr__is_function(t->s) && !strcmp(t->what, "total_steps"))
+        return ckr__sw_number(t->c, t->value - t->s->begun);
     return ckr__spec_scalar(t->c, t->text, strlen(t->text));
 }
 
@@ -18587,14 +18698,19 @@ static void ckr__rebase_splice(ckr__ctx *c, double t, const double *was, double 
 }
 
 /* The map's origin is here, so that this very t keeps its curve value exactly, at a kink of the
-   curve too. A decay whose length Nanotron was given ends with the run that was asked for. */
+   curve too; within a second warmup it is that one's end, where the curve goes on. A decay whose
+   length Nanotron was given ends with the run that was asked for. */
 static void ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old, const ckr_schedule *target,
-                                double t, const double *was, double *now, ckr_schedule *s)
+                                double t, double *was, double *now, ckr_schedule *s)
 {
     const bool nanotron = old->curve->kind == CKR__CV_NANOTRON;
     const ckr_node *steps = ckr_node_get(target->params, "train_steps");
-    const double end = ckr__sched_end(old);
+    const double end = ckr__sched_end(old), ramp_end = s->ramp_at + s->ramp_len;
     double length = ckr__sched_end(target), run;
+    if (s->ramp_len > 0 && t >= s->ramp_at && t < ramp_end) {
+        t = ramp_end;
+        ckr__sched_at(c, old, CKR__COL_LR, t, was);
+    }
     if (nanotron && ckr__same(length, end) && ckr_node_f64(steps, &run) && run > 0 &&
         !ckr__node_equal(steps, ckr_node_get(old->params, "train_steps")))
         length = run;
@@ -18694,6 +18810,7 @@ static void ckr__fold_time(ckr_schedule *s, ckr__curve_nums *k)
                   : ckr__rn(ckr__warm_fraction(warm, k->total) * k->total);
     s->position += (int64_t)shift;
     s->offset += shift;
+    s->begun -= shift;
     s->a = 1;
     s->b = s->t0 = 0;
     s->hold = ckr__inf();
@@ -18733,6 +18850,7 @@ static void ckr__fold_clock(ckr_schedule *s, double less)
     for (i = 0; i < s->n_lanes; i++) s->lanes[i].max = s->lanes[i].base = s->lanes[i].ramp_to;
     s->position -= (int64_t)less;
     s->offset -= less;
+    s->begun += less;
     s->ramp_at = s->ramp_len = 0;
 }
 
@@ -18786,17 +18904,6 @@ static void ckr__rebase_fold_titan(ckr__ctx *c, ckr_schedule *s)
 /* A schedule that the trainer's own code builds from a function of transformers or diffusers: which
    arguments, base LRs and clock make it the one that was decided. A state dict keeps the last two
    (torch's LambdaLR: base_lrs, last_epoch), the arguments are the coming run's. */
-
-static bool ckr__is_function_kind(const char *kind)
-{
-    return !strncmp(kind, "transformers:", 13) || !strncmp(kind, "verl:", 5) ||
-           !strncmp(kind, "diffusers:", 10);
-}
-
-static bool ckr__is_function(const ckr_schedule *s)
-{
-    return s && s->kind && ckr__is_function_kind(s->kind);
-}
 
 /* The arguments on a clock that has `at` less: places of the curve, and lengths. `warm`: of a new
    warmup, or NaN. */
@@ -18861,6 +18968,7 @@ static ckr_schedule *ckr__fold_try(ckr__ctx *c, const ckr_schedule *s, double at
     ckr__set_keep(s, x, "");
     x->position = (int64_t)position;
     x->offset = s->offset - at;
+    x->begun = s->begun + at;
     return x;
 }
 
@@ -19041,6 +19149,7 @@ static ckr_schedule *ckr__sched_retick(ckr__ctx *c, const ckr_schedule *s, doubl
     const double position = ckr__retick_len(&k, (double)s->position);
     if (!x || (s->curve && !curve)) return NULL;
     x->offset = ckr__retick_len(&k, s->offset);
+    x->begun = ckr__retick_len(&k, s->begun);
     x->b = ckr__retick_len(&k, s->b);
     x->t0 = ckr__retick_len(&k, s->t0);
     x->hold = ckr__retick_len(&k, s->hold);
@@ -29646,7 +29755,10 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
     double start = s->offset;                         /* of a run's first update                 */
     s->beta1 = !n || !ckr__has(d->out->groups[0].hyper, "momentum") ||
                ckr__has(d->out->groups[0].hyper, "betas");
-    if (d->before && !strcmp(d->before->clock, "tick") && !strcmp(s->clock, "update")) {
+    if (*spec == '{') {
+        if (ckr__sched_advance(d->c, s, again ? 0 : d->done) != CKR_OK) return d->c->err->code;
+        if (again) ckr__sched_stand(s, d->done);
+    } else if (d->before && !strcmp(d->before->clock, "tick") && !strcmp(s->clock, "update")) {
         s->clock = d->before->clock;   /* its lengths are in ticks of the coming run      */
         s->rate = d->before->rate > 1 ? (double)d->t->topology.dp : d->before->rate;
         s->offset = again ? -s->rate * (double)d->done : 0;
@@ -59702,7 +59814,8 @@ static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *
     ckr__sread reading = CKR_ZERO;
     bool off;
     reading.c = c;
-    x->position = old ? old->position : ckr__step_done(s);
+    if (old) x->position = old->position;
+    else if (ckr__sched_advance(c, x, ckr__step_done(s)) != CKR_OK) return c->err->code;
     if (old && !strcmp(old->clock, "tick")) {
         x->rate = old->rate;
         x->clock = old->clock;
@@ -60120,21 +60233,52 @@ CKR_API ckr_result ckr_ckpt_put_group(ckr_ckpt *k, const char *name, const char 
                                                               n_hyper)));
 }
 
+/* A group's "lr" is its base LR where it has no "initial_lr", or the one of the next update. */
+static ckr_result ckr__put_drift(ckr__ctx *c, const ckr_state *s, const ckr_schedule *x)
+{
+    double *now = CKR__NEW_N(c, double, x->n_lanes), lr;
+    char subject[48], was[40], is[40];
+    if (!now || ckr__sched_at(c, x, CKR__COL_LR, (double)x->position, now) != CKR_OK)
+        return c->err->code;
+    for (uint64_t i = 0; i < s->n_groups && i < x->n_lanes; i++) {
+        const ckr_node *hyper = s->groups[i].hyper;
+        if (!ckr_node_f64(ckr_node_get(hyper, "lr"), &lr) || now[i] != now[i] ||
+            fabs(lr - now[i]) <= CKR__LR_SAVED * fabs(now[i]) ||
+            (ckr__same(lr, x->lanes[i].base) && !ckr_node_get(hyper, "initial_lr")))
+            continue;
+        ckr__sprint(subject, sizeof subject, "lr of group %llu", (unsigned long long)i);
+        ckr__sprint(was, sizeof was, "%.17g", lr);
+        ckr__sprint(is, sizeof is, "%.17g", now[i]);
+        return ckr__say(c, "CKR_W_LR_DRIFT", CKR_CHANGED, subject, was, is,
+                        "it is neither the group's base LR in the schedule, nor what the schedule "
+                        "says for the next update: the schedule's is used", NULL);
+    }
+    return CKR_OK;
+}
+
+/* What a function divides by is the first group's base LR, and stays so when that changes. */
 static CKR__NOINLINE ckr_result ckr__ckpt_put_schedule_body(ckr_ckpt *k, const char *schedule,
                                                             int64_t updates)
 {
-    const ckr_state was = k->state;
-    ckr_open_desc d = CKR_ZERO;
+    ckr__ctx *c = &k->ctx;
+    ckr_state *s = &k->state;
+    ckr_schedule *x;
+    double top;
     if (!schedule || updates < 0)
-        return ckr__put_bad(&k->ctx, "schedule", "no schedule, or no step");
-    d.schedule = schedule;
-    k->state.n_schedules = 0;
-    k->state.progress.step = updates;
-    ckr_result r = ckr__told_schedule(&k->ctx, &k->state, &d);
-    if (r == CKR_OK) k->state.schedules->told = false; /* "lr" of a put group may be its base LR */
-    if (r == CKR_OK) ckr__clock_align(&k->state);
-    else k->state = was;
-    return r;
+        return ckr__put_bad(c, "schedule", "no schedule, or no step");
+    const double *bases = ckr__bases_of(c, NULL, s->groups, s->n_groups);
+    if (!bases) return c->err->code;
+    ckr_result r = ckr__sched_parse(c, schedule, s->n_groups ? bases : NULL, s->n_groups, &x);
+    if (r == CKR_OK) r = ckr__sched_advance(c, x, updates);
+    if (r == CKR_OK && *schedule != '{') r = ckr__put_drift(c, s, x);
+    if (r == CKR_OK && ckr__function_top(x, &top) && !ckr__has(x->params, "lr_init"))
+        ckr__node_set(c, x->params, "lr_init", ckr__make_float(c, top));
+    if (r == CKR_OK) r = c->err->code;
+    if (r != CKR_OK) return r;
+    s->schedules = x;
+    s->n_schedules = 1;
+    s->progress.step = updates;
+    return CKR_OK;
 }
 
 CKR_API ckr_result ckr_ckpt_put_schedule(ckr_ckpt *k, const char *schedule, int64_t updates,
@@ -60143,6 +60287,30 @@ CKR_API ckr_result ckr_ckpt_put_schedule(ckr_ckpt *k, const char *schedule, int6
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                                    : ckr__ckpt_put_schedule_body(k, schedule, updates)));
+}
+
+/* Through its text: nothing of it is borrowed. */
+static CKR__NOINLINE ckr_result ckr__ckpt_put_decided_body(ckr_ckpt *k, const ckr_schedule *s,
+                                                           int64_t updates)
+{
+    ckr__ctx *c = &k->ctx;
+    ckr__buf b = { c, NULL, 0, 0, false };
+    ckr_node *node = ckr__sched_node(c, s);
+    ckr_result r = node ? ckr__json_put(&b, node, 0, false) : c->err->code;
+    ckr__buf_u8(&b, 0);
+    if (r == CKR_OK) r = c->err->code;
+    if (r == CKR_OK)
+        r = ckr__ckpt_put_schedule_body(k, (const char *)(const void *)b.data, updates);
+    ckr__buf_free(&b);
+    return r;
+}
+
+CKR_API ckr_result ckr_ckpt_put_decided(ckr_ckpt *k, const ckr_schedule *s, int64_t updates,
+                                        ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result,
+                 ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
+                                   : ckr__ckpt_put_decided_body(k, s, updates)));
 }
 
 CKR_API void ckr_ckpt_close(ckr_ckpt *k)
