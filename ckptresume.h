@@ -1332,6 +1332,21 @@ CKR_API ckr_result ckr_schedule_text(const ckr_schedule *s, char *out, size_t ca
 CKR_API int64_t ckr_schedule_end(const ckr_schedule *s);
 /* The run's last update, where the schedule's parameters tell it; else as ckr_schedule_end. */
 CKR_API int64_t ckr_schedule_run_end(const ckr_schedule *s);
+/* What there is to choose from, for a program's own help: number i from 0 on; false and all NULL
+   behind the last. Texts are static, with a blank between words. */
+typedef struct ckr_schedule_form {
+    const char *kinds, *name;  /* "transformers diffusers" and "cosine": a schedule of either is
+                                  KIND:NAME,key=value,...; name "": KIND:key=value,...   */
+    const char *keys;          /* name:type; i integer, f number, s text, b true or false, v number
+                                  or one per group, m numbers, d schedules; ! must be given */
+} ckr_schedule_form;
+typedef struct ckr_dialect_facts {
+    const char *name;
+    const char *variants;      /* its layouts, NULL: it has one                        */
+    const char *options;       /* of ckr_option, ckr_target that it has a use for; NULL: none */
+} ckr_dialect_facts;
+CKR_API bool ckr_schedule_form_at(size_t i, ckr_schedule_form *out);
+CKR_API bool ckr_dialect_at(size_t i, ckr_dialect_facts *out);
 CKR_API const ckr_plan_facts *ckr_plan_info(const ckr_plan *p);
 
 typedef struct ckr_receipt {           /* what was done and what was proved              */
@@ -15850,6 +15865,15 @@ static const ckr__skind ckr__skinds[] = {
       "" },
 };
 #define CKR__SKINDS (sizeof ckr__skinds / sizeof *ckr__skinds)
+
+CKR_API bool ckr_schedule_form_at(size_t i, ckr_schedule_form *out)
+{
+    const ckr__skind *row = i < CKR__SKINDS ? &ckr__skinds[i] : NULL;
+    const ckr_schedule_form form = { row ? row->family : NULL, row ? row->name : NULL,
+                                     row ? row->keys : NULL };
+    if (out) *out = form;
+    return row != NULL;
+}
 
 typedef struct ckr__sbuild {
     ckr__ctx         *c;
@@ -59612,6 +59636,16 @@ static const ckr__dialect *const ckr__dialects[] = {
     &ckr__torchtune, &ckr__plain_safetensors, &ckr__torch_ranks, &ckr__plain_torch
 };
 
+CKR_API bool ckr_dialect_at(size_t i, ckr_dialect_facts *out)
+{
+    const bool is = i < sizeof ckr__dialects / sizeof *ckr__dialects;
+    const ckr_dialect_facts facts = { is ? ckr__dialects[i]->name : NULL,
+                                      is ? ckr__dialects[i]->variants : NULL,
+                                      is ? ckr__dialects[i]->takes : NULL };
+    if (out) *out = facts;
+    return is;
+}
+
 static const ckr__dialect *ckr__dialect_find(const char *name)
 {
     for (size_t i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects; i++)
@@ -59648,7 +59682,7 @@ static ckr_result ckr__dialect_unknown(ckr__ctx *c, const char *name)
 {
     ckr_result r = ckr__fail(c->err, CKR_ITEM_DIALECT_UNKNOWN, NULL, CKR_NO_OFFSET, name, NULL);
     size_t n = 0;
-    char known[160];
+    char known[192];
     for (size_t i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && n < sizeof known; i++)
         n += (size_t)ckr__sprint(known + n, sizeof known - n, "%s%s", i ? ", " : "take one of ",
                                  ckr__dialects[i]->name);
@@ -59732,6 +59766,34 @@ static ckr_result ckr__side_load(ckr__ctx *c, const char *dir, ckr_node **side)
     return r;
 }
 
+/* No dialect knows it: a directory's loose files may be opened by themselves. */
+static ckr_result ckr__unknown_path(ckr__ctx *c, const char *path, ckr_file_kind kind)
+{
+    const char *one = NULL, *dot;
+    uint64_t n = 0;
+    ckr__dirlist l;
+    if (kind != CKR_FILE_DIR)
+        return ckr__fail_with(c, CKR_ITEM_UNKNOWN_CHECKPOINT, path, NULL,
+                              "it is a device, a pipe or a socket; a file or a directory was "
+                              "expected", NULL);
+    if (ckr__dir_list(c, path, &l) != CKR_OK) return c->err->code;
+    for (uint64_t i = 0; i < l.n; i++) {
+        dot = l.items[i]->is_dir ? NULL : strrchr(l.items[i]->name, '.');
+        if (!dot || !ckr__word_in("pt pth bin ckpt safetensors", dot + 1)) continue;
+        if (!n++) one = l.items[i]->name;
+    }
+    if (one)
+        return ckr__fail_fmt(c, CKR_ITEM_UNKNOWN_CHECKPOINT, path, NULL,
+                             "name one of them, or the framework with --dialect",
+                             "no known framework writes such a directory; it has %llu file%s of "
+                             "tensors: %.120s%s", (unsigned long long)n, n == 1 ? "" : "s", one,
+                             n > 1 ? ", ..." : "");
+    return ckr__fail_with(c, CKR_ITEM_UNKNOWN_CHECKPOINT, path, NULL,
+                          "the directory holds nothing that a known framework writes; a checkpoint "
+                          "or run directory was expected",
+                          "name the step's directory, or give --dialect");
+}
+
 /* The first dialect that knows the path, or that a conversion wrote there; the plain ones, which
    take any file, come last. */
 static ckr_result ckr__recognise(ckr__ctx *c, const char *path, const char *name,
@@ -59761,10 +59823,7 @@ static ckr_result ckr__recognise(ckr__ctx *c, const char *path, const char *name
     *d = name ? ckr__dialect_find(name) : NULL;
     *dir = path;
     if (*d) return CKR_OK;
-    return ckr__fail_with(c, CKR_ITEM_UNKNOWN_CHECKPOINT, path, NULL,
-                          "the directory holds nothing that a known framework writes; a checkpoint "
-                          "or run directory was expected",
-                          "name the step's directory, or give --dialect");
+    return ckr__unknown_path(c, path, st.kind);
 }
 
 static ckr_result ckr__told_drift(ckr__ctx *c, const ckr_schedule *x, bool *off, uint64_t *lane)

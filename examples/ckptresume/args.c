@@ -1,120 +1,168 @@
 /* Every flag of the command line is a row: where its value goes, how it is read, which verbs take
-   it. KIND_LATER rows are flags of the contract that this version cannot honour: their `help` is
-   the only value that changes nothing and is therefore accepted ("*" any); other values are
-   refused. */
+   it, and in which group `help` shows it. Rows of a group stand together. */
 
 #include "tool.h"
 
-#define OPTIONS_MAX 80
 #define AT(member) offsetof(options, member)
 
+#define COMPONENTS "params optimizer groups schedule rng progress data"
+
 const option all_options[] = {
-    { "to", "DIALECT", KIND_TEXT, AT(target.dialect), VERB_TARGET,
+    /* what the coming run looks like */
+    { "to", "DIALECT", KIND_DIALECT, GROUP_RUN, AT(target.dialect), VERB_TARGET, NULL,
       "the framework of the coming run (default: the source's)" },
-    { "variant", "V", KIND_TEXT, AT(target.variant), VERB_TARGET, "one of a framework's layouts" },
-    { "tp", "N", KIND_COUNT, AT(target.topology.tp), VERB_TARGET | VERB_RNG,
+    { "to", "DIALECT|STEP", KIND_UNTIL, GROUP_RUN, AT(to), VERB_LR, NULL,
+      "the framework of the coming run; or a number, the last update shown (default: the run's or "
+      "the schedule's end, or twice the step)" },
+    { "variant", "V", KIND_TEXT, GROUP_RUN, AT(target.variant), VERB_POLICY, NULL,
+      "one of its layouts: see help dialects" },
+    { "to-version", "V", KIND_TEXT, GROUP_RUN, AT(to_version), VERB_POLICY, NULL,
+      "its version, where the layout changed (megatron)" },
+    { "tp", "N", KIND_COUNT, GROUP_RUN, AT(target.topology.tp), VERB_POLICY | VERB_RNG, NULL,
       "tensor-parallel size" },
-    { "pp", "N", KIND_COUNT, AT(target.topology.pp), VERB_TARGET | VERB_RNG,
+    { "pp", "N", KIND_COUNT, GROUP_RUN, AT(target.topology.pp), VERB_POLICY | VERB_RNG, NULL,
       "pipeline-parallel size" },
-    { "dp", "N", KIND_COUNT, AT(target.topology.dp), VERB_TARGET | VERB_RNG,
+    { "vpp", "N", KIND_COUNT, GROUP_RUN, AT(vpp), VERB_POLICY, NULL,
+      "virtual pipeline stages of each stage (megatron)" },
+    { "dp", "N", KIND_COUNT, GROUP_RUN, AT(target.topology.dp), VERB_POLICY | VERB_RNG, NULL,
       "data-parallel size" },
-    { "ep", "N", KIND_COUNT, AT(target.topology.ep), VERB_TARGET | VERB_RNG,
+    { "ep", "N", KIND_COUNT, GROUP_RUN, AT(target.topology.ep), VERB_POLICY | VERB_RNG, NULL,
       "expert-parallel size" },
-    { "cp", "N", KIND_COUNT, AT(target.topology.cp), VERB_TARGET | VERB_RNG,
+    { "cp", "N", KIND_COUNT, GROUP_RUN, AT(target.topology.cp), VERB_POLICY | VERB_RNG, NULL,
       "context-parallel size" },
-    { "zero", "STAGE", KIND_STAGE, AT(target.topology.zero), VERB_TARGET, "ZeRO stage, 0 to 3" },
-    { "ranks", "N", KIND_COUNT, AT(target.topology.ranks), VERB_TARGET | VERB_RNG,
-      "processes of the coming run" },
-    { "vocab", "N", KIND_ROWS, AT(target.vocab), VERB_OPENING,
-      "logical vocabulary size, where no file tells it" },
-    { "heads", "N", KIND_ROWS, AT(heads), VERB_POLICY,
-      "heads of the attention, where no file tells them (megatron, nanotron, llmc)" },
-    { "kv-heads", "N", KIND_ROWS, AT(kv_heads), VERB_POLICY,
-      "key-value heads of the attention, where no file tells them (megatron, nanotron, "
-      "torchtitan)" },
-    { "fsdp-size", "N", KIND_ROWS, AT(fsdp_size), VERB_TARGET,
+    { "zero", "STAGE", KIND_STAGE, GROUP_RUN, AT(target.topology.zero), VERB_POLICY, "0 1 2 3",
+      "ZeRO stage; of Megatron-LM 1 is the distributed optimizer" },
+    { "fsdp-size", "N", KIND_ROWS, GROUP_RUN, AT(fsdp_size), VERB_POLICY, NULL,
       "ranks that FSDP cuts one copy of the model over (verl)" },
-    { "mode", "MODE", KIND_MODE, AT(target.mode), VERB_POLICY | VERB_RNG,
-      "recover, continue (default) or transfer" },
-    { "only", "LIST", KIND_ONLY, AT(target.without), VERB_POLICY,
+    { "ranks", "N", KIND_COUNT, GROUP_RUN, AT(target.topology.ranks), VERB_POLICY | VERB_RNG, NULL,
+      "all its processes: what the other sizes leave of them is data-parallel" },
+    { "data", "GLOB", KIND_FILE, GROUP_RUN, AT(data), VERB_POLICY, NULL,
+      "its token files, where the position in the data is counted anew (llmc)" },
+    { "micro-batch", "B", KIND_ROWS, GROUP_RUN, AT(micro_batch), VERB_POLICY, NULL,
+      "its samples of one process and micro-step, beside --data" },
+    { "seq-len", "T", KIND_ROWS, GROUP_RUN, AT(seq_len), VERB_POLICY, NULL,
+      "its tokens of one sample, beside --data" },
+    /* what it keeps */
+    { "mode", "MODE", KIND_WORD, GROUP_KEEP, AT(target.mode), VERB_POLICY | VERB_RNG,
+      "continue recover transfer",
+      "continue (default): what you ask for may change, and all else stays; recover: every byte "
+      "stays, any difference is refused; transfer: the weights only, and the run starts at 0" },
+    { "only", "LIST", KIND_ONLY, GROUP_KEEP, AT(target.without), VERB_POLICY, COMPONENTS,
       "keep only these components: params,optimizer,groups,schedule,rng,progress,data" },
-    { "without", "LIST", KIND_WITHOUT, AT(target.without), VERB_POLICY,
+    { "without", "LIST", KIND_WITHOUT, GROUP_KEEP, AT(target.without), VERB_POLICY, COMPONENTS,
       "leave these components out" },
-    { "dtype", "DT", KIND_DTYPE, AT(target.dtype), VERB_TARGET | VERB_EXPORT,
-      "cast parameters: float32, bfloat16, float16, ..." },
-    { "slots", "LIST", KIND_TEXT, AT(target.slots), VERB_TARGET | VERB_EXPORT,
-      "tensors of a plain file: params (default), all, or a list" },
-    { "max-shard-size", "SIZE", KIND_BYTES, AT(max_shard_bytes), VERB_TARGET | VERB_EXPORT,
-      "safetensors: a directory of files no larger, and model.safetensors.index.json: 5GB, 512M" },
-    { "set", "KEY=VALUE", KIND_SET, AT(sets), VERB_POLICY,
+    { "strict", NULL, KIND_SWITCH, GROUP_KEEP, AT(target.strict), VERB_POLICY | VERB_EXPORT, NULL,
+      "refuse anything but exact and changed" },
+    { "repair", NULL, KIND_SWITCH, GROUP_KEEP, AT(target.repair), VERB_TARGET | VERB_EXPORT, NULL,
+      "undo known writer bugs where the right bytes can be proven" },
+    /* learning rate and parameter groups */
+    { "set", "KEY=VALUE", KIND_SET, GROUP_LR, AT(sets), VERB_POLICY,
+      "lr= min_lr= weight_decay= warmup_steps= decay_steps= total_steps= decay_style= batch_size=",
       "lr, min_lr, weight_decay, warmup_steps, decay_steps, total_steps, decay_style, batch_size; "
       "GROUP.KEY=VALUE for one group; may be repeated" },
-    { "to-schedule", "KIND:...", KIND_TEXT, AT(target.schedule), VERB_POLICY,
-      "the whole schedule of the coming run, in its framework's own names" },
-    { "schedule", "KIND:...", KIND_TEXT, AT(schedule), VERB_POLICY | VERB_INSPECT,
-      "the schedule of the saved run, where the checkpoint does not tell it" },
-    { "like", "FILE", KIND_TEXT, AT(like), VERB_POLICY,
-      "a checkpoint or JSON that has the coming run's groups: {\"groups\":[{\"params\":[..],"
-      "\"lr\":..}]}" },
-    { "lr-policy", "POLICY", KIND_LR_POLICY, AT(target.lr_policy), VERB_POLICY,
-      "keep, target, splice, stretch or rewarm (default: target when a key of the schedule is set, "
-      "else keep)" },
-    { "rewarm-steps", "N", KIND_ROWS, AT(target.rewarm_steps), VERB_POLICY,
-      "how long --lr-policy rewarm warms up" },
-    { "max-lr-jump", "R", KIND_RATIO, AT(target.max_lr_jump), VERB_POLICY,
-      "largest ratio between the last LR used and the first one after (default 1.05)" },
-    { "settings", "FILE", KIND_TEXT, AT(settings), VERB_TARGET,
-      "what the coming run must be started with, into FILE" },
-    { "optimizer", "FILE", KIND_TEXT, AT(optimizer), VERB_LR | VERB_INSPECT,
+    { "to-schedule", "KIND:...", KIND_SCHEDULE, GROUP_LR, AT(target.schedule), VERB_POLICY, NULL,
+      "the whole schedule of the coming run, in its framework's own names: see help schedules" },
+    { "schedule", "KIND:...", KIND_SCHEDULE, GROUP_LR, AT(schedule), VERB_POLICY | VERB_INSPECT,
+      NULL, "the schedule of the saved run, where the checkpoint does not tell it" },
+    { "optimizer", "FILE", KIND_FILE, GROUP_LR, AT(optimizer), VERB_LR | VERB_INSPECT, NULL,
       "the optimizer's file beside a bare scheduler's" },
-    { "from", "STEP", KIND_ROWS, AT(from), VERB_LR, "first update shown (default 1)" },
-    { "to", "STEP|DIALECT", KIND_UNTIL, AT(to), VERB_LR,
-      "last update shown (default: the run's or the schedule's end, or twice the step); or the "
-      "coming run's framework" },
-    { "column", "NAME", KIND_COLUMN, AT(column), VERB_LR, "lr (default), weight_decay, momentum" },
-    { "csv", NULL, KIND_SWITCH, AT(csv), VERB_LR, "comma-separated values instead of a table" },
-    { "svg", "FILE", KIND_TEXT, AT(svg), VERB_LR, "a plot of both curves, into FILE" },
-    { "strict", NULL, KIND_SWITCH, AT(target.strict), VERB_POLICY | VERB_EXPORT,
-      "refuse anything but exact and changed" },
-    { "force", NULL, KIND_SWITCH, AT(target.force), VERB_TARGET | VERB_EXPORT,
-      "the output may exist: it is replaced" },
-    { "repair", NULL, KIND_SWITCH, AT(target.repair), VERB_TARGET | VERB_EXPORT,
-      "undo known writer bugs where the right bytes can be proven" },
-    { "tensors", NULL, KIND_SWITCH, AT(tensors), VERB_INSPECT, "list every tensor" },
-    { "files", NULL, KIND_SWITCH, AT(files), VERB_PLAN, "list every file that would be written" },
-    { "select", "POINTER", KIND_TEXT, AT(select), VERB_TREE,
-      "only this part: a JSON pointer, /optimizer/state/0" },
-    { "hash", NULL, KIND_SWITCH, AT(hash), VERB_TREE, "with the SHA-256 of tensors and storages" },
-    { "json", NULL, KIND_SWITCH, AT(json), VERB_ANY,
-      "one JSON document on stdout, nothing else there" },
-    { "dialect", "D", KIND_TEXT, AT(dialect), VERB_OPENING,
+    { "like", "FILE", KIND_FILE, GROUP_LR, AT(like), VERB_POLICY, NULL,
+      "the coming run's groups: a checkpoint or JSON, see help files" },
+    { "lr-policy", "POLICY", KIND_WORD, GROUP_LR, AT(target.lr_policy), VERB_POLICY,
+      " keep target splice stretch rewarm",
+      "keep: as the checkpoint would have gone on; target: the new schedule's value at this "
+      "step; splice: the new schedule, scaled to be continuous here; stretch: the rest of the old "
+      "curve over the new length; rewarm: warm up again from 0. Default: target when a key of the "
+      "schedule is set, else keep" },
+    { "rewarm-steps", "N", KIND_ROWS, GROUP_LR, AT(target.rewarm_steps), VERB_POLICY, NULL,
+      "how long --lr-policy rewarm warms up" },
+    { "max-lr-jump", "R", KIND_RATIO, GROUP_LR, AT(target.max_lr_jump), VERB_POLICY, NULL,
+      "largest ratio between the last LR used and the first one after (default 1.05)" },
+    { "from", "STEP", KIND_ROWS, GROUP_LR, AT(from), VERB_LR, NULL,
+      "first update shown (default 1); --to STEP is the last" },
+    { "column", "NAME", KIND_WORD, GROUP_LR, AT(column), VERB_LR, "lr weight_decay momentum",
+      "lr (default), weight_decay, momentum" },
+    /* random streams */
+    { "rng", "POLICY", KIND_WORD, GROUP_RNG, AT(target.rng), VERB_TARGET | VERB_RNG,
+      "keep remap reseed",
+      "keep (default): what was saved stays; remap: repeated streams are derived anew; reseed: all "
+      "are, from --seed" },
+    { "seed", "S", KIND_SEED, GROUP_RNG, AT(target.seed), VERB_TARGET | VERB_RNG, NULL,
+      "of --rng reseed" },
+    /* what the files of the checkpoint do not tell */
+    { "dialect", "D", KIND_DIALECT, GROUP_INPUT, AT(dialect), VERB_OPENING, NULL,
       "the framework that wrote it, instead of recognition" },
-    { "format", "F", KIND_TEXT, AT(format), VERB_OPENING | VERB_TREE,
+    { "format", "F", KIND_FORMAT, GROUP_INPUT, AT(format), VERB_OPENING | VERB_TREE, NULL,
       "insist on a file format: safetensors, torch_zip, ..." },
-    { "names", "FILE", KIND_TEXT, AT(names), VERB_OPENING,
-      "parameter names in the optimizer's order" },
-    { "threads", "N", KIND_COUNT, AT(threads), VERB_ANY, "default: one per CPU" },
-    { "memory", "SIZE", KIND_BYTES, AT(memory), VERB_ANY, "cap on buffers: 256M, 1M, 2G" },
-    { "quiet", NULL, KIND_SWITCH, AT(quiet), VERB_ANY,
+    { "names", "FILE", KIND_FILE, GROUP_INPUT, AT(names), VERB_OPENING, NULL,
+      "parameter names in the optimizer's order, see help files" },
+    { "vocab", "N", KIND_ROWS, GROUP_INPUT, AT(target.vocab), VERB_OPENING, NULL,
+      "logical vocabulary size" },
+    { "heads", "N", KIND_ROWS, GROUP_INPUT, AT(heads), VERB_POLICY, NULL,
+      "heads of the attention (megatron, nanotron, llmc)" },
+    { "kv-heads", "N", KIND_ROWS, GROUP_INPUT, AT(kv_heads), VERB_POLICY, NULL,
+      "key-value heads of the attention (megatron, nanotron, torchtitan)" },
+    { "select", "POINTER", KIND_TEXT, GROUP_INPUT, AT(select), VERB_TREE, NULL,
+      "only this part: a JSON pointer, /optimizer/state/0" },
+    /* what is written and shown */
+    { "dtype", "DT", KIND_DTYPE, GROUP_OUTPUT, AT(target.dtype), VERB_TARGET | VERB_EXPORT,
+      "float32 bfloat16 float16 float64 float8_e4m3fn float8_e5m2", "cast parameters" },
+    { "slots", "LIST", KIND_TEXT, GROUP_OUTPUT, AT(target.slots), VERB_TARGET | VERB_EXPORT, NULL,
+      "tensors of a plain file: params (default of export), all, or a list" },
+    { "max-shard-size", "SIZE", KIND_BYTES, GROUP_OUTPUT, AT(max_shard_bytes),
+      VERB_TARGET | VERB_EXPORT, NULL,
+      "safetensors: a directory of files no larger, and model.safetensors.index.json: 5GB, 512M" },
+    { "force", NULL, KIND_SWITCH, GROUP_OUTPUT, AT(target.force), VERB_TARGET | VERB_EXPORT, NULL,
+      "the output may exist: it is replaced" },
+    { "settings", "FILE", KIND_FILE, GROUP_OUTPUT, AT(settings), VERB_TARGET, NULL,
+      "what the coming run must be started with, into FILE" },
+    { "tensors", NULL, KIND_SWITCH, GROUP_OUTPUT, AT(tensors), VERB_INSPECT, NULL,
+      "list every tensor" },
+    { "files", NULL, KIND_SWITCH, GROUP_OUTPUT, AT(files), VERB_PLAN, NULL,
+      "list every file that would be written" },
+    { "hash", NULL, KIND_SWITCH, GROUP_OUTPUT, AT(hash), VERB_TREE, NULL,
+      "with the SHA-256 of tensors and storages" },
+    { "csv", NULL, KIND_SWITCH, GROUP_OUTPUT, AT(csv), VERB_LR, NULL,
+      "comma-separated values instead of a table" },
+    { "svg", "FILE", KIND_FILE, GROUP_OUTPUT, AT(svg), VERB_LR, NULL,
+      "a plot of both curves, into FILE" },
+    { "man", NULL, KIND_SWITCH, GROUP_OUTPUT, AT(man), VERB_HELP, NULL,
+      "all of it as a manual page" },
+    { "bash", NULL, KIND_SWITCH, GROUP_OUTPUT, AT(bash), VERB_HELP, NULL,
+      "completions for bash" },
+    { "zsh", NULL, KIND_SWITCH, GROUP_OUTPUT, AT(zsh), VERB_HELP, NULL, "completions for zsh" },
+    /* of every verb */
+    { "json", NULL, KIND_SWITCH, GROUP_ALL, AT(json), VERB_ANY, NULL,
+      "one JSON document on stdout, nothing else there" },
+    { "quiet", NULL, KIND_SWITCH, GROUP_ALL, AT(quiet), VERB_ANY, NULL,
       "only the result, no progress and no notes" },
-    { "progress", NULL, KIND_SWITCH, AT(progress), VERB_ANY,
+    { "progress", NULL, KIND_SWITCH, GROUP_ALL, AT(progress), VERB_ANY, NULL,
       "progress on stderr even when it is no terminal" },
-    { "color", "WHEN", KIND_COLOR, AT(color), VERB_ANY, "auto (default), always or never" },
-    { "help", NULL, KIND_SWITCH, AT(help), VERB_ANY, "help for a verb" },
-    { "vpp", "N", KIND_COUNT, AT(vpp), VERB_TARGET,
-      "virtual pipeline stages of each stage (megatron)" },
-    { "to-version", "V", KIND_TEXT, AT(to_version), VERB_TARGET,
-      "of the target framework, where its layout changed (megatron)" },
-    { "rng", "POLICY", KIND_RNG, AT(target.rng), VERB_TARGET | VERB_RNG,
-      "keep (default): what was saved stays; remap: repeated streams are derived anew; reseed" },
-    { "seed", "S", KIND_SEED, AT(target.seed), VERB_TARGET | VERB_RNG, "of --rng reseed" },
-    { "data", "GLOB", KIND_TEXT, AT(data), VERB_TARGET,
-      "the coming run's token files, where the position in the data is counted anew (llm.c)" },
-    { "micro-batch", "B", KIND_ROWS, AT(micro_batch), VERB_TARGET,
-      "its samples of one process and micro-step" },
-    { "seq-len", "T", KIND_ROWS, AT(seq_len), VERB_TARGET, "its tokens of one sample" },
-    { NULL, NULL, KIND_LATER, 0, 0, NULL }
+    { "color", "WHEN", KIND_WORD, GROUP_ALL, AT(color), VERB_ANY, "auto always never",
+      "auto (default), always or never" },
+    { "threads", "N", KIND_COUNT, GROUP_ALL, AT(threads), VERB_ANY, NULL,
+      "default: one per CPU" },
+    { "memory", "SIZE", KIND_BYTES, GROUP_ALL, AT(memory), VERB_ANY, NULL,
+      "cap on buffers: 256M, 1M, 2G" },
+    { "help", NULL, KIND_SWITCH, GROUP_ALL, AT(help), VERB_ANY, NULL, "help for a verb" },
+    { NULL, NULL, KIND_SWITCH, GROUP_ALL, 0, 0, NULL, NULL }
 };
+typedef char options_fit[COUNT_OF(all_options) <= OPTIONS_MAX ? 1 : -1];
+
+/* The flag that has an option of the library; NULL: none has. */
+const char *flag_of(const char *key)
+{
+    static const char *const flags[][2] = {
+        { "to_version", "--to-version" }, { "max_shard_bytes", "--max-shard-size" },
+        { "vpp", "--vpp" }, { "slots", "--slots" }, { "kv_heads", "--kv-heads" },
+        { "data", "--data" }, { "dtype", "--dtype" }, { "float8", "--dtype" },
+        { "fsdp_size", "--fsdp-size" }, { "heads", "--heads" },
+        { "micro_batch", "--micro-batch" }, { "seq_len", "--seq-len" }
+    };
+    size_t i;
+    for (i = 0; i < COUNT_OF(flags); i++) if (!strcmp(key, flags[i][0])) return flags[i][1];
+    return NULL;
+}
 
 static bool parse_u64(const char *s, uint64_t max, uint64_t *out)
 {
@@ -125,8 +173,9 @@ static bool parse_u64(const char *s, uint64_t max, uint64_t *out)
         if (v > (max - d) / 10) return false;
         v = v * 10 + d;
     }
+    if (*s || v > max) return false;
     *out = v;
-    return *s == '\0' && v <= max;
+    return true;
 }
 
 /* 4096, 64K, 256M, 2G, 1T; also 256MiB; 5GB counts in thousands */
@@ -153,39 +202,26 @@ static bool parse_bytes(const char *s, uint64_t *out)
     return true;
 }
 
-/* The index of a word in a list, or -1. */
-static int word_index(const char *const *words, size_t n, const char *s, size_t len)
+/* The index of s[0..n) in a list with a blank between its words; -1: it is none of them. */
+int word_index(const char *words, const char *s, size_t n)
 {
-    size_t i;
-    for (i = 0; i < n; i++)
-        if (strlen(words[i]) == len && !memcmp(words[i], s, len)) return (int)i;
-    return -1;
-}
-
-static bool parse_components(const char *s, uint32_t *bits)
-{
-    static const char *const names[] = { "params", "optimizer", "groups", "schedule",
-                                         "rng",    "progress",  "data" };
-    *bits = 0;
-    for (;;) {
-        const size_t n = strcspn(s, ",");
-        const int i = word_index(names, COUNT_OF(names), s, n);
-        if (i < 0) return false;
-        *bits |= (uint32_t)1 << i;
-        if (!s[n]) return true;
-        s += n + 1;
+    int i;
+    for (i = 0; n; i++, words++) {
+        const size_t len = strcspn(words, " ");
+        if (len == n && !memcmp(words, s, n)) return i;
+        words += len;
+        if (!*words) break;
     }
+    return -1;
 }
 
 static bool parse_dtype(const char *s, ckr_dtype *out)
 {
-    static const char *const shorts[] = { "fp32", "f32",  "float", "bf16", "fp16",
-                                          "f16",  "half", "fp64",  "f64" };
     static const ckr_dtype of_short[] = {
         CKR_DTYPE_F32, CKR_DTYPE_F32, CKR_DTYPE_F32, CKR_DTYPE_BF16, CKR_DTYPE_F16, CKR_DTYPE_F16,
         CKR_DTYPE_F16, CKR_DTYPE_F64, CKR_DTYPE_F64
     };
-    const int k = word_index(shorts, COUNT_OF(shorts), s, strlen(s));
+    const int k = word_index("fp32 f32 float bf16 fp16 f16 half fp64 f64", s, strlen(s));
     int i;
     if (k >= 0) *out = of_short[k];
     for (i = 1; k < 0 && i < (int)CKR_DTYPE_COUNT_; i++)
@@ -194,14 +230,6 @@ static bool parse_dtype(const char *s, ckr_dtype *out)
             return true;
         }
     return k >= 0;
-}
-
-/* A word of a fixed list becomes its index, stored as an int (the size of our enums). */
-static bool store_word(void *field, const char *const *words, size_t n, const char *s)
-{
-    const int i = word_index(words, n, s, strlen(s));
-    if (i >= 0) memcpy(field, &i, sizeof i);
-    return i >= 0;
 }
 
 static bool store_number(const option *o, void *field, const char *s)
@@ -247,19 +275,18 @@ static bool store_setting(options *into, const char *s)
     return *x->key != '\0';
 }
 
-static bool store_ratio(void *field, const char *s)
-{
-    char *end = NULL;
-    const double v = strtod(s, &end);
-    if (!end || *end || !(v >= 1 && v <= 1e300)) return false;
-    memcpy(field, &v, sizeof v);
-    return true;
-}
-
+/* Components to leave out, or the only ones to keep: a list with commas. */
 static bool store_components(const option *o, void *field, const char *s)
 {
-    uint32_t bits, old;
-    if (!parse_components(s, &bits)) return false;
+    uint32_t bits = 0, old;
+    for (;; s++) {
+        const size_t n = strcspn(s, ",");
+        const int i = word_index(o->words, s, n);
+        if (i < 0) return false;
+        bits |= (uint32_t)1 << i;
+        s += n;
+        if (!*s) break;
+    }
     memcpy(&old, field, sizeof old);
     old |= o->kind == KIND_ONLY ? ~bits & 127u : bits;
     memcpy(field, &old, sizeof old);
@@ -269,19 +296,18 @@ static bool store_components(const option *o, void *field, const char *s)
 /* Reads `s` into the option's field; false: not a value of this kind. */
 static bool option_store(const option *o, options *into, const char *s)
 {
-    static const char *const modes[] = { "continue", "recover", "transfer" };
-    static const char *const colors[] = { "auto", "always", "never" };
-    static const char *const policies[] = { "", "keep", "target", "splice", "stretch", "rewarm" };
-    static const char *const columns[] = { "lr", "weight_decay", "momentum" };
-    static const char *const rng_policies[] = { "keep", "remap", "reseed" };
     void *field = (char *)into + o->at;
     const bool on = true;
+    char *end = NULL;
+    double ratio;
     ckr_dtype dtype;
+    int i;
     switch (o->kind) {
     case KIND_SWITCH: memcpy(field, &on, sizeof on); return true;
-    case KIND_TEXT: memcpy(field, &s, sizeof s); return *s != '\0';
-    case KIND_MODE: return store_word(field, modes, COUNT_OF(modes), s);
-    case KIND_COLOR: return store_word(field, colors, COUNT_OF(colors), s);
+    case KIND_WORD:            /* its index, as an int: the size of our enums */
+        i = word_index(o->words, s, strlen(s));
+        memcpy(field, &i, i < 0 ? 0 : sizeof i);
+        return i >= 0;
     case KIND_ONLY:
     case KIND_WITHOUT: return store_components(o, field, s);
     case KIND_DTYPE:
@@ -289,22 +315,29 @@ static bool option_store(const option *o, options *into, const char *s)
         memcpy(field, &dtype, sizeof dtype);
         return true;
     case KIND_SET: return store_setting(into, s);
-    case KIND_LR_POLICY: return *s && store_word(field, policies, COUNT_OF(policies), s);
-    case KIND_COLUMN: return store_word(field, columns, COUNT_OF(columns), s);
-    case KIND_RATIO: return store_ratio(field, s);
-    case KIND_RNG: return store_word(field, rng_policies, COUNT_OF(rng_policies), s);
+    case KIND_RATIO:
+        ratio = strtod(s, &end);
+        memcpy(field, &ratio, sizeof ratio);
+        return end && !*end && ratio >= 1 && ratio <= 1e300;
     case KIND_SEED: return parse_u64(s, UINT64_MAX, (uint64_t *)field);
     case KIND_UNTIL:
         if (parse_u64(s, INT64_MAX, (uint64_t *)field)) return into->to > 0;
         into->target.dialect = s;
         return *s != '\0' && !strchr("-+.0123456789", *s);
-    case KIND_LATER: return o->help && (o->help[0] == '*' || !strcmp(o->help, s));
     case KIND_COUNT:
     case KIND_ROWS:
     case KIND_STAGE:
     case KIND_BYTES: return store_number(o, field, s);
+    case KIND_FORMAT:
+        if (word_index(format_words, s, strlen(s)) < 0) return false;
+        break;
+    case KIND_TEXT:
+    case KIND_FILE:
+    case KIND_DIALECT:
+    case KIND_SCHEDULE: break;
     }
-    return false;
+    memcpy(field, &s, sizeof s);
+    return *s != '\0';
 }
 
 static const char *option_wants(const option *o)
@@ -313,28 +346,33 @@ static const char *option_wants(const option *o)
     case KIND_COUNT:
     case KIND_ROWS: return "a whole number from 1";
     case KIND_UNTIL: return "a whole number from 1, or a framework";
-    case KIND_STAGE: return "0, 1, 2 or 3";
     case KIND_BYTES: return "a size like 256M, 64K or 2G";
-    case KIND_MODE: return "recover, continue or transfer";
-    case KIND_COLOR: return "auto, always or never";
     case KIND_ONLY:
-    case KIND_WITHOUT: return "a list out of params,optimizer,groups,schedule,rng,progress,data";
-    case KIND_DTYPE: return "a dtype like float32, bfloat16 or float16";
-    case KIND_SET: return "KEY=VALUE or GROUP.KEY=VALUE";
-    case KIND_LR_POLICY: return "keep, target, splice, stretch or rewarm";
-    case KIND_COLUMN: return "lr, weight_decay or momentum";
+    case KIND_WITHOUT: return "a list with commas out of: ";
+    case KIND_WORD:
+    case KIND_STAGE: return "one of: ";
+    case KIND_DTYPE: return "a dtype: ";
+    case KIND_FORMAT: return "a format that inspect shows: ";
+    case KIND_SET: return "KEY=VALUE or GROUP.KEY=VALUE with: ";
     case KIND_RATIO: return "a number from 1";
-    case KIND_RNG: return "keep, remap or reseed";
     case KIND_SEED: return "a whole number";
+    case KIND_SCHEDULE: return "KIND:key=value,... as in `ckptresume help schedules`";
+    case KIND_FILE: return "a file";
+    case KIND_DIALECT: return "a framework of `ckptresume help dialects`";
     case KIND_SWITCH:
-    case KIND_TEXT:
-    case KIND_LATER: break;
+    case KIND_TEXT: break;
     }
     return "a value";
 }
 
-/* Edit distance of two words, both cut at 31 letters: enough to find a mistyped flag. */
-size_t word_distance(const char *a, const char *b)
+const char *option_words(const option *o)
+{
+    const char *s = o->kind == KIND_FORMAT ? format_words : o->words ? o->words : "";
+    return s + (*s == ' ');
+}
+
+/* Edit distance of two words, both cut at 31 letters: enough to find a mistyped one. */
+static size_t word_distance(const char *a, const char *b)
 {
     size_t row[32], n = strlen(b), i, k;
     if (n > 31) n = 31;
@@ -353,29 +391,42 @@ size_t word_distance(const char *a, const char *b)
     return row[n];
 }
 
-static const option *option_nearest(const char *name)
+/* How far off a known word is from what was typed, a smaller number being nearer; SIZE_MAX when it
+   is another word. One letter for another counts more than one too many: --dpp is --dp, not --pp.
+   A part of a name is near. */
+size_t word_miss(const char *typed, const char *known)
 {
-    const option *best = &all_options[0];
-    size_t i, least = SIZE_MAX;
-    for (i = 0; all_options[i].name; i++) {
-        size_t d = word_distance(name, all_options[i].name);
-        if (!strncmp(name, all_options[i].name, strlen(name))) d = d > 1 ? 1 : d;
-        if (d < least) {
+    const size_t d = word_distance(typed, known), n = strlen(typed), m = strlen(known);
+    const size_t most = n < m ? n : m;
+    size_t same = 0;
+    if (n > 2 && strstr(known, typed)) return 2;
+    if (d > (n + 2) / 3 || d >= most) return SIZE_MAX;
+    while (typed[same] && typed[same] == known[same]) same++;
+    return 64 * d - (same < 32 ? same : 31);
+}
+
+/* The nearest flag: of the verb when it has one that is near, else of any. NULL: none is. */
+static const option *option_nearest(const job *j, const char *name)
+{
+    const option *best = NULL, *o;
+    size_t least = SIZE_MAX, d;
+    int all;
+    for (all = !j->verb; all < 2 && !best; all++)
+        for (o = all_options; o->name; o++) {
+            if ((!all && !(o->verbs & j->verb->bit)) || (d = word_miss(name, o->name)) >= least)
+                continue;
             least = d;
-            best = &all_options[i];
+            best = o;
         }
-    }
     return best;
 }
 
-/* --to is a framework for most verbs and a step for lr: the row that the verb takes, else the first
-   one. The verb stands before its flags, or the flag is ambiguous and means the first.          */
+/* --to is a framework for most verbs, and for lr a step, too: the row that the verb takes, else the
+   first one. */
 static const option *option_find(const job *j, const char *name, size_t n)
 {
-    const option *first = NULL;
-    size_t i;
-    for (i = 0; all_options[i].name; i++) {
-        const option *o = &all_options[i];
+    const option *first = NULL, *o;
+    for (o = all_options; o->name; o++) {
         if (strlen(o->name) != n || memcmp(o->name, name, n) != 0) continue;
         if (j->verb && (o->verbs & j->verb->bit)) return o;
         if (!first) first = o;
@@ -383,46 +434,36 @@ static const option *option_find(const job *j, const char *name, size_t n)
     return first;
 }
 
-static int option_refuse(job *j, const option *o, const char *flag, const char *value)
-{
-    if (o->kind != KIND_LATER)
-        return usage(j, flag, "found \"%.100s\", expected %s", value, option_wants(o));
-    if (o->help && o->help[0] != '*')
-        return usage(j, flag, "\"%.100s\" is not available yet; only \"%s\" is", value, o->help);
-    return usage(j, flag, "this flag is not available yet");
-}
-
-/* One flag, argv[*i]; takes the next argument where it is the value. `used` collects rows for the
-   check against the verb, which may come later. */
-static int option_take(job *j, int argc, char **argv, int *i, bool *used)
+/* One flag, argv[*i]; takes the next argument where it is the value. That it is one of the verb's
+   is seen later, when the verb is known. */
+static int option_take(job *j, int argc, char **argv, int *i)
 {
     const char *arg = argv[*i] + 2, *equals = strchr(arg, '='), *value = "";
     const size_t n = equals ? (size_t)(equals - arg) : strlen(arg);
-    const option *o = option_find(j, arg, n);
+    const option *o = option_find(j, arg, n), *near = NULL;
     char flag[64];
     snprintf(flag, sizeof flag, "--%.*s", n > 60 ? 60 : (int)n, arg);
-    if (!o)
-        return usage(j, flag, "there is no such flag; the nearest is --%s",
-                     option_nearest(flag + 2)->name);
+    if (!o && (near = option_nearest(j, flag + 2)) != NULL)
+        return usage(j, flag, "there is no such flag; the nearest is --%s", near->name);
+    if (!o) return usage(j, flag, "there is no such flag");
     if (!o->value && equals) return usage(j, flag, "this flag takes no value");
     if (equals) {
         value = equals + 1;
     } else if (o->value) {
         if (*i + 1 >= argc || !strncmp(argv[*i + 1], "--", 2))
-            return usage(j, flag, "the value is missing, expected %s", option_wants(o));
+            return usage(j, flag, "the value is missing, expected %s%s", option_wants(o),
+                         option_words(o));
         value = argv[++*i];
     }
-    used[o - all_options] = true;
-    return option_store(o, &j->o, value) ? CODE_DONE : option_refuse(j, o, flag, value);
+    j->used[o - all_options] = true;
+    if (option_store(o, &j->o, value)) return CODE_DONE;
+    return usage(j, flag, "found \"%.100s\", expected %s%s", value, option_wants(o),
+                 option_words(o));
 }
 
 static int take_word(job *j, const char *word)
 {
-    if (!j->verb) {
-        j->verb = verb_find(word);
-        if (j->verb) return CODE_DONE;
-        return usage(j, word, "there is no such verb; the nearest is %s", verb_nearest(word));
-    }
+    if (!j->verb) return verb_unknown(j, word);
     if (j->n_args >= j->verb->n_args)
         return usage(j, word, "found one argument too many, expected: ckptresume %s",
                      j->verb->usage);
@@ -432,20 +473,20 @@ static int take_word(job *j, const char *word)
 }
 
 /* Flags are checked against the verb at the end, because they may stand before it. */
-static int check_flags(job *j, const bool *used)
+static int check_flags(job *j)
 {
-    size_t i, k;
-    for (i = 0; all_options[i].name; i++) {
+    const option *o;
+    const verb *v;
+    for (o = all_options; o->name; o++) {
         text verbs;
         char flag[40];
         int code;
-        if (!used[i] || (all_options[i].verbs & j->verb->bit)) continue;
+        if (!j->used[o - all_options] || (o->verbs & j->verb->bit)) continue;
         memset(&verbs, 0, sizeof verbs);
-        for (k = 0; all_verbs[k].name; k++)
-            if (all_options[i].verbs & all_verbs[k].bit)
-                text_fmt(&verbs, "%s%s", verbs.n ? ", " : "", all_verbs[k].name);
+        for (v = all_verbs; v->name; v++)
+            if (o->verbs & v->bit) text_fmt(&verbs, "%s%s", verbs.n ? ", " : "", v->name);
         text_put(&verbs, "", 1);
-        snprintf(flag, sizeof flag, "--%s", all_options[i].name);
+        snprintf(flag, sizeof flag, "--%s", o->name);
         code = usage(j, flag, "this is no flag of %s but of: %.200s", j->verb->name,
                      verbs.data ? verbs.data : "");
         text_free(&verbs);
@@ -454,15 +495,32 @@ static int check_flags(job *j, const bool *used)
     return CODE_DONE;
 }
 
-static int parse_args(job *j, int argc, char **argv, bool *used)
+/* The first word that is no flag and no flag's value: it says which rows its flags mean. */
+static int find_verb(const job *j, int argc, char **argv)
 {
+    int i;
+    for (i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        const option *o;
+        if (argv[i][0] != '-') return i;
+        if (argv[i][1] != '-' || strchr(argv[i], '=')) continue;
+        o = option_find(j, argv[i] + 2, strlen(argv[i] + 2));
+        if (o && o->value) i++;
+    }
+    return i + 1 < argc && argv[i][0] == '-' ? i + 1 : i;
+}
+
+static int parse_args(job *j, int argc, char **argv)
+{
+    const int at = find_verb(j, argc, argv);
     bool flags = true;
     int i, code = CODE_DONE;
+    if (at < argc) j->verb = verb_find(argv[at]);
     for (i = 1; i < argc && code == CODE_DONE; i++) {
+        if (i == at && j->verb) continue;
         if (flags && !strcmp(argv[i], "--")) flags = false;
         else if (flags && !strcmp(argv[i], "-h")) j->o.help = true;
-        else if (flags && !strcmp(argv[i], "--version") && !j->verb) code = take_word(j, "version");
-        else if (flags && !strncmp(argv[i], "--", 2)) code = option_take(j, argc, argv, &i, used);
+        else if (flags && !strcmp(argv[i], "--version") && !j->verb) j->verb = verb_find("version");
+        else if (flags && !strncmp(argv[i], "--", 2)) code = option_take(j, argc, argv, &i);
         else if (flags && argv[i][0] == '-' && argv[i][1])
             code = usage(j, argv[i], "flags have two dashes; after -- a path may begin with one");
         else code = take_word(j, argv[i]);
@@ -481,57 +539,40 @@ static void scan_output(job *j, int argc, char **argv)
     j->note.color = color_of(COLOR_AUTO, stderr);
 }
 
-static bool was_used(const bool *used, const char *name)
+static bool was_used(const job *j, const char *name)
 {
-    size_t i;
-    for (i = 0; all_options[i].name; i++)
-        if (used[i] && !strcmp(all_options[i].name, name)) return true;
+    const option *o;
+    for (o = all_options; o->name; o++)
+        if (j->used[o - all_options] && !strcmp(o->name, name)) return true;
     return false;
 }
 
-/* A seed without reseed would be passed over, and reseed without one would be the same for all. */
-static int check_seed(job *j, const bool *used)
+/* Flags that say something only beside another one: alone they would be passed over; a seed without
+   reseed, and reseed without one would be the same for all. And one document has one form. */
+static int check_together(job *j)
 {
-    const bool reseed = j->o.target.rng == CKR_RNG_RESEED, seed = was_used(used, "seed");
+    const ckr_target *t = &j->o.target;
+    const bool reseed = t->rng == CKR_RNG_RESEED, seed = was_used(j, "seed");
     if (reseed && !seed)
         return usage(j, "--rng", "reseed needs the seed of the new streams: --seed S");
     if (seed && !reseed)
         return usage(j, "--seed", "it is the seed of --rng reseed, which is not asked for");
-    return CODE_DONE;
-}
-
-/* Flags that say something only beside another one: alone they would be passed over. */
-static int check_alone(job *j, const bool *used)
-{
-    const ckr_target *t = &j->o.target;
-    if (was_used(used, "rewarm-steps") && t->lr_policy != CKR_LR_REWARM)
+    if (was_used(j, "rewarm-steps") && t->lr_policy != CKR_LR_REWARM)
         return usage(j, "--rewarm-steps", "it goes with --lr-policy rewarm, not asked for");
     if (!j->o.data && (j->o.micro_batch || j->o.seq_len))
         return usage(j, j->o.micro_batch ? "--micro-batch" : "--seq-len",
                      "it goes with --data GLOB, the files in which a place is counted anew");
-    return CODE_DONE;
-}
-
-/* One document has one form, and a format that nothing is called would fit no file. */
-static int check_forms(job *j)
-{
-    const char *f = j->o.format;
     if (j->o.json && j->o.csv)
         return usage(j, "--csv", "--json asks for another form of the same values");
-    if (f && word_index(format_names, COUNT_OF(format_names), f, strlen(f)) < 0)
-        return usage(j, "--format", "there is no format \"%.100s\", expected one that inspect "
-                     "shows: safetensors, torch_zip, torch_legacy, pickle, npy, npz, dcp, llmc", f);
     return CODE_DONE;
 }
 
-static int run_verb(job *j, const bool *used)
+static int run_verb(job *j)
 {
     int code;
     if (j->o.help || !j->verb) return help_about(j, j->verb);
-    code = check_flags(j, used);
-    if (code == CODE_DONE) code = check_seed(j, used);
-    if (code == CODE_DONE) code = check_alone(j, used);
-    if (code == CODE_DONE) code = check_forms(j);
+    code = check_flags(j);
+    if (code == CODE_DONE) code = check_together(j);
     if (code != CODE_DONE) return code;
     if (j->n_args < j->verb->n_args && j->verb->bit != VERB_HELP)
         return usage(j, NULL, "an argument is missing, expected: ckptresume %s", j->verb->usage);
@@ -563,11 +604,9 @@ static void list_options(options *o)
 
 int run(job *j, int argc, char **argv)
 {
-    bool used[OPTIONS_MAX];
     int code;
-    memset(used, 0, sizeof used);
     scan_output(j, argc, argv);
-    code = parse_args(j, argc, argv, used);
+    code = parse_args(j, argc, argv);
     if (code != CODE_DONE) return code;
     list_options(&j->o);
     j->out.color = color_of(j->o.color, stdout);
@@ -576,7 +615,7 @@ int run(job *j, int argc, char **argv)
     j->env.progress_fn = progress_hook;
     j->env.log_fn = log_hook;
     j->env.user = j;
-    code = run_verb(j, used);
+    code = run_verb(j);
     if (argc > 1 || code != CODE_DONE) return code;
     return CODE_USAGE;
 }

@@ -266,6 +266,7 @@ int verb_lr(job *j)
     int code = open_checkpoint(j, j->args[0], &c);
     if (code != CODE_DONE) return code;
     code = like_open(j, &l);
+    if (code == CODE_DONE) code = plan_ranks(j, ckr_ckpt_state(c));
     if (code == CODE_DONE && ckr_plan_decide(c, &j->o.target, &plan, &j->err) != CKR_OK)
         code = fail(j);
     /* what cannot be written for another reason has its decided curve still */

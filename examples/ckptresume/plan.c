@@ -225,7 +225,7 @@ static void plan_text(job *j, const outcome *o)
 }
 
 /* --ranks counts all processes: what the other sizes leave of it is data-parallel. */
-static int plan_ranks(job *j, const ckr_state *s)
+int plan_ranks(job *j, const ckr_state *s)
 {
     ckr_topology *t = &j->o.target.topology;
     const uint64_t tp = t->tp ? t->tp : s->topology.tp, pp = t->pp ? t->pp : s->topology.pp;
@@ -322,22 +322,14 @@ int like_open(job *j, like_file *l)
 /* The library's sentence stays; what it names is a parameter there and a flag here. */
 static int plan_fail(job *j)
 {
-    static const char *const flags[][2] = {
-        { "to_version", "--to-version" }, { "max_shard_bytes", "--max-shard-size" },
-        { "vpp", "--vpp" }, { "slots", "--slots" }, { "kv_heads", "--kv-heads" },
-        { "data", "--data" }, { "dtype", "--dtype" }, { "float8", "--dtype" },
-        { "fsdp_size", "--fsdp-size" }, { "heads", "--heads" }
-    };
-    size_t i;
+    const char *flag = flag_of(j->err.where);
     if (j->err.item == CKR_ITEM_LIMIT && !strcmp(j->err.where, "max_bytes"))
         snprintf(j->err.where, sizeof j->err.where, "--memory");
     if (!j->err.file[0] && (j->err.item == CKR_ITEM_WRITE_DUPLICATE ||
                             j->err.item == CKR_ITEM_WRITE_NAME))
         snprintf(j->err.file, sizeof j->err.file, "%.250s", j->args[0]);
-    for (i = 0; i < sizeof flags / sizeof *flags; i++)
-        if ((j->err.item == CKR_ITEM_ARG || j->err.item == CKR_ITEM_MEGATRON_NO_VERSION) &&
-            !strcmp(j->err.where, flags[i][0]))
-            snprintf(j->err.where, sizeof j->err.where, "%s", flags[i][1]);
+    if (flag && (j->err.item == CKR_ITEM_ARG || j->err.item == CKR_ITEM_MEGATRON_NO_VERSION))
+        snprintf(j->err.where, sizeof j->err.where, "%s", flag);
     return fail(j);
 }
 
@@ -474,6 +466,41 @@ static int plan_write(job *j, ckr_plan *plan, outcome *o)
     return CODE_DONE;
 }
 
+/* By the ending of its name: the dialect that writes such a file, "" when none does; NULL: it says
+   nothing. */
+static const char *dialect_of_name(const char *path)
+{
+    static const char *const endings[][2] = {
+        { "safetensors", "safetensors" }, { "pt", "torch" }, { "pth", "torch" }, { "bin", "torch" },
+        { "ckpt", "torch" }, { "npz", "" }, { "npy", "" }, { "pkl", "" }, { "gguf", "" },
+        { "h5", "" }, { "onnx", "" }, { "json", "" }, { "zip", "" }, { "tar", "" }
+    };
+    const char *dot = strrchr(path, '.');
+    size_t i;
+    for (i = 0; dot && i < COUNT_OF(endings); i++)
+        if (!strcmp(dot + 1, endings[i][0])) return endings[i][1];
+    return NULL;
+}
+
+/* A name says what is in a file: what OUT would be is no other thing. */
+static int plan_named(job *j, const outcome *o)
+{
+    const ckr_plan_facts *f = o->facts;
+    const char *named = o->path ? dialect_of_name(o->path) : NULL, *dot;
+    const bool one = f->n_files == 1 && !f->files[0].path[0];
+    const bool plain = !strcmp(f->dialect, "safetensors");
+    if (!named || o->refused || (one && *named && plain == !strcmp(named, "safetensors")))
+        return CODE_DONE;
+    dot = strrchr(o->path, '.');
+    if (!one && !strcmp(dot, ".ckpt")) return CODE_DONE;       /* Lightning's, sharded       */
+    if (!one)
+        return usage(j, o->path, "it will be a directory of %llu files, and a file's name ends in "
+                     "%s: leave that out; one file is --to torch or --to safetensors",
+                     (unsigned long long)f->n_files, dot);
+    return usage(j, o->path, "it will be a %s file, and %s says another one: end it in %s",
+                 plain ? "safetensors" : "torch", dot, plain ? ".safetensors" : ".pt");
+}
+
 /* Makes the plan and, with a path, carries it out. CODE_DONE: there is an outcome to show. */
 static int plan_run(job *j, ckr_plan **plan, outcome *o)
 {
@@ -487,6 +514,7 @@ static int plan_run(job *j, ckr_plan **plan, outcome *o)
         if (r == CKR_OK) {
             o->facts = ckr_plan_info(*plan);
             o->refused = o->facts->verdict == CKR_VERDICT_REFUSED;
+            code = plan_named(j, o);
         }
     }
     if (code == CODE_DONE && !o->refused && settings_write(j, o, &f)) {
@@ -535,7 +563,11 @@ int verb_convert(job *j)
 
 int verb_export(job *j)
 {
-    j->o.target.dialect = "safetensors";
+    const char *named = dialect_of_name(j->args[1]);
+    if (named && !*named)
+        return usage(j, j->args[1], "expected a name that ends in .safetensors, or in .pt, .pth or "
+                     ".bin for a torch file");
+    j->o.target.dialect = named ? named : "safetensors";
     j->o.target.variant = "live";      /* the module's own names */
     if (!j->o.target.slots) j->o.target.slots = "params";
     return plan_verb(j, j->args[1]);

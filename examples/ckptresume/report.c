@@ -2,13 +2,15 @@
 
 #include "tool.h"
 
-const char *const format_names[FORMATS] = { "auto",   "safetensors", "torch_zip", "torch_legacy",
+static const char *const format_names[] = { "auto",   "safetensors", "torch_zip", "torch_legacy",
                                             "pickle", "npy",         "npz",       "json",
                                             "yaml",   "dcp",         "llmc",      "text" };
+const char format_words[] = "auto safetensors torch_zip torch_legacy pickle npy npz json yaml dcp "
+                            "llmc text";
 
 const char *format_name(ckr_format f)
 {
-    return (size_t)f < FORMATS && f != CKR_FORMAT_AUTO ? format_names[f] : NULL;
+    return (size_t)f < COUNT_OF(format_names) && f != CKR_FORMAT_AUTO ? format_names[f] : NULL;
 }
 
 void version_put(text *t)

@@ -130,7 +130,7 @@ void json_shape(json *w, uint32_t n_dims, const int64_t *shape);
 
 typedef enum color_mode { COLOR_AUTO = 0, COLOR_ALWAYS, COLOR_NEVER } color_mode;
 
-#define SETTINGS_MAX 64
+enum { SETTINGS_MAX = 64, OPTIONS_MAX = 96 };
 
 typedef struct options {
     const char *dialect, *format, *names, *select;
@@ -149,7 +149,7 @@ typedef struct options {
     uint64_t    memory;
     uint32_t    threads;
     color_mode  color;
-    bool        json, quiet, progress, tensors, files, hash, help;
+    bool        json, quiet, progress, tensors, files, hash, help, man, bash, zsh;
 } options;
 
 typedef struct progress {
@@ -163,6 +163,7 @@ typedef struct job {
     const verb *verb;
     const char *args[3];       /* after the verb                                      */
     uint32_t    n_args;
+    bool        used[OPTIONS_MAX];         /* by the rows of all_options               */
     text        out, note;     /* stdout, stderr                                      */
     ckr_env     env;
     ckr_error   err;
@@ -216,8 +217,7 @@ void text_node(text *t, const ckr_ckpt *c, const ckr_node *n);
 
 /* ---- report.c: what several verbs print, once as JSON and once for the eye ---- */
 
-enum { FORMATS = 12 };
-extern const char *const format_names[FORMATS];
+extern const char format_words[];      /* that a file may be said to have             */
 
 /* Entries from two places: of the state or the plan, and of what was done with it. */
 typedef struct report { const ckr_note *notes[2]; uint64_t n[2]; } report;
@@ -256,6 +256,7 @@ int verb_rng(job *j);
 typedef struct like_file { ckr_ckpt *file; ckr_group *groups; uint64_t n; } like_file;
 
 void like_free(like_file *l);
+int plan_ranks(job *j, const ckr_state *s);
 int like_open(job *j, like_file *l);
 
 bool settings_text(text *t, const ckr_plan_facts *f, const char *out, bool why);
@@ -290,27 +291,38 @@ bool lr_svg(FILE *file, const lr_series *s);
 /* ---- args.c, help.c ---- */
 
 typedef enum option_kind {
-    KIND_SWITCH = 0, KIND_TEXT, KIND_COUNT, KIND_ROWS, KIND_STAGE, KIND_BYTES, KIND_MODE,
-    KIND_DTYPE, KIND_COLOR, KIND_ONLY, KIND_WITHOUT, KIND_SET, KIND_LR_POLICY, KIND_COLUMN,
-    KIND_RATIO, KIND_RNG, KIND_SEED, KIND_UNTIL, KIND_LATER
+    KIND_SWITCH = 0, KIND_TEXT, KIND_FILE, KIND_COUNT, KIND_ROWS, KIND_STAGE, KIND_BYTES,
+    KIND_RATIO, KIND_SEED, KIND_WORD, KIND_ONLY, KIND_WITHOUT, KIND_SET, KIND_DTYPE, KIND_FORMAT,
+    KIND_DIALECT, KIND_SCHEDULE, KIND_UNTIL
 } option_kind;
 
+typedef enum option_group {
+    GROUP_RUN = 0, GROUP_KEEP, GROUP_LR, GROUP_RNG, GROUP_INPUT, GROUP_OUTPUT, GROUP_ALL
+} option_group;
+
 typedef struct option {
-    const char *name, *value;  /* value: its name in help, NULL for a switch          */
-    option_kind kind;
-    size_t      at;            /* in `options`                                        */
-    uint32_t    verbs;
-    const char *help;
+    const char  *name, *value; /* value: its name in help, NULL for a switch          */
+    option_kind  kind;
+    option_group group;
+    size_t       at;           /* in `options`                                        */
+    uint32_t     verbs;
+    const char  *words;        /* that it takes, blanks between; an empty one: no word is 0 */
+    const char  *help;
 } option;
 
 extern const option all_options[];     /* the last has no name                         */
 extern const verb all_verbs[];
 
-size_t word_distance(const char *a, const char *b);
+const char *flag_of(const char *key);
+const char *option_words(const option *o);
+int word_index(const char *words, const char *s, size_t n);
+size_t word_miss(const char *typed, const char *known);
 int run(job *j, int argc, char **argv);
 
 const verb *verb_find(const char *name);
-const char *verb_nearest(const char *name);
+void complete_bash(text *t);
+void complete_zsh(text *t);
+int verb_unknown(job *j, const char *name);
 int help_about(job *j, const verb *about);
 
 #endif
