@@ -240,6 +240,39 @@ static void bash(void)
     offers("ckptresume version --t", "--threads ");
 }
 
+/* What make install puts in place is used from there, and the README's CMake in both its forms. */
+static void install(void)
+{
+    static const char *const with[] = { "cmake", "pkg-config" };
+    int i;
+    if (strcmp(tool, "./ckptresume") != 0) return;     /* of another machine, or sanitized */
+    CHECK(shell("make -s install PREFIX=%s/to > /dev/null 2>&1", tmp) == 0);
+    CHECK(shell("%s/to/bin/ckptresume version", tmp) == 0 && !strncmp(said, "ckptresume ", 11));
+    CHECK(shell("cd %s/to && grep -q '^.TH CKPTRESUME 1' share/man/man1/ckptresume.1 && "
+                "test -s share/bash-completion/completions/ckptresume && "
+                "test -s share/zsh/site-functions/_ckptresume", tmp) == 0);
+    for (i = 0; i < 2; i++)
+        if (shell("command -v %s", with[i]) != 0) {
+            printf("skipped: CMake (no %s)\n", with[i]);
+            return;
+        }
+    for (i = 1; i <= 2; i++) {
+        CHECK(shell("mkdir %s/cmake%d && cd %s/cmake%d && "
+                    "printf '#include \"ckptresume.h\"\\n"
+                    "int main(void) { return CKR_VERSION_MAJOR > 9; }\\n' > t.c", tmp, i, tmp,
+                    i) == 0);
+        CHECK(shell("{ printf 'cmake_minimum_required(VERSION 3.13)\\nproject(t C)\\n"
+                    "add_executable(trainer t.c)\\n'; "
+                    "awk '/^```/ { on = /cmake/; n += on; next } on && n == %d' README.md; "
+                    "} > %s/cmake%d/CMakeLists.txt", i, tmp, i) == 0);
+        CHECK(shell("cd %s/cmake%d && mkdir -p third_party && cp -r ../to/include "
+                    "third_party/ckptresume && export PKG_CONFIG_PATH=%s/to/lib/pkgconfig && "
+                    "cmake . > log 2>&1 && cmake --build . >> log 2>&1 && ./trainer || "
+                    "{ tail -n 20 log; false; }", tmp, i, tmp) == 0);
+        if (said[0]) printf("%s", said);
+    }
+}
+
 static void zsh(void)
 {
     CHECK(shell("%s help --zsh > %s/_ckptresume", tool, tmp) == 0);
@@ -263,6 +296,7 @@ int main(int argc, char **argv)
     RUN(man);
     RUN(bash);
     RUN(zsh);
+    RUN(install);
 #endif
     t_remove_tree(tmp);
     return t_end();
