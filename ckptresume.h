@@ -23311,78 +23311,112 @@ static const char *ckr__fam_subject(ckr__ctx *c, const ckr__fam *f)
     return ckr__printf(c, "%s %.120s", ckr_rng_kind_name(f->kind), f->name);
 }
 
-static void ckr__remap_say(ckr__remap *m, const ckr__fam *f, const char *code,
-                                 ckr_severity severity, uint64_t n, const char *reason,
-                                 const char *remedy)
+/* What n streams of a family do: "1 stream continues ...", "6 streams continue ...". */
+typedef struct ckr__rng_saying {
+    const char  *code;
+    ckr_severity severity;
+    const char  *one, *many, *rest, *remedy;
+} ckr__rng_saying;
+
+static void ckr__remap_count(ckr__remap *m, const ckr__fam *f, uint64_t n, const ckr__rng_saying *s)
 {
-    const char *unit = !strcmp(code, "CKR_RNG_SHARED") ? "rank" : "stream";
-    const char *subject = "rng", *value = NULL;
+    const char *value;
     if (!n) return;
-    if (f) subject = ckr__fam_subject(m->c, f);
-    if (f)
-        value = ckr__printf(m->c, "%llu %s%s", (unsigned long long)n, unit, n == 1 ? "" : "s");
-    ckr__say(m->c, code, severity, subject, NULL, value, reason, remedy);
+    value = ckr__printf(m->c, "%llu stream%s", (unsigned long long)n, n == 1 ? "" : "s");
+    ckr__say(m->c, s->code, s->severity, ckr__fam_subject(m->c, f), NULL, value,
+             ckr__printf(m->c, "%s %s%s", value ? value : "", n == 1 ? s->one : s->many, s->rest),
+             s->remedy);
 }
 
-static const struct ckr__rng_saying {
-    size_t      at;            /* of the count in ckr__fam                               */
-    const char *code;
-    ckr_severity severity;
-    const char *reason, *remedy;
-} ckr__rng_sayings[] = {
-    { offsetof(ckr__fam, n_kept), "CKR_RNG_KEPT", CKR_EXACT, "these streams continue from their "
-                                                             "saved state", NULL },
-    { offsetof(ckr__fam, n_copied), "CKR_RNG_SHARED", CKR_EXACT,
-      "these ranks share a saved stream, as the framework shares it over the other axes", NULL },
-    { offsetof(ckr__fam, n_returned), "CKR_RNG_RETURNED", CKR_EXACT,
-      "an earlier conversion kept these streams in the side file; they return unchanged", NULL },
-    { offsetof(ckr__fam, n_parked), "CKR_RNG_CARRIED", CKR_CHANGED,
-      "the coming run has no rank or file for these streams; ckptresume.json keeps them until "
-      "their ranks return",
-      NULL },
-    { offsetof(ckr__fam, n_missing), "CKR_W_RNG_MISSING", CKR_APPROX,
-      "these streams were not saved: one process wrote for all, or a file is missing; new ones are "
-      "derived", NULL },
-    { offsetof(ckr__fam, n_repaired), "CKR_RNG_REPAIRED", CKR_CHANGED,
-      "these streams repeated another rank's; one of each is kept, new ones are derived for the "
-      "others", NULL },
-    { offsetof(ckr__fam, n_none), "CKR_W_RNG_OPAQUE", CKR_LOST,
-      "this library cannot seed this device's generator; the framework uses its own start-up seed",
-      NULL },
-    { offsetof(ckr__fam, n_sibling), "CKR_W_RNG_SIBLINGS", CKR_EXACT,
-      "these are one process's views of other devices, no rank's own; they are not used", NULL },
-    { offsetof(ckr__fam, n_extra), "CKR_W_RNG_EXTRA", CKR_EXACT,
-      "these belong to ranks that the run did not have; another run left them, and they are not "
-      "used", NULL },
-    { offsetof(ckr__fam, n_alone), "CKR_W_RNG_PARTIAL", CKR_EXACT,
-      "only some ranks have such a device; the others saved no stream and get none", NULL },
-    { offsetof(ckr__fam, n_alike), "CKR_W_RNG_DUPLICATES", CKR_EXACT,
-      "the states are equal on all ranks, so this is one stream for all: the run seeds every rank "
-      "alike",
-      "--rng remap gives each rank its own stream" },
-    { offsetof(ckr__fam, n_odd), "CKR_W_RNG_ODD", CKR_EXACT,
-      "these states hold bytes that the framework never writes and ignores when it reads",
-      NULL },
-    { offsetof(ckr__fam, n_aligned), "CKR_W_RNG_OFFSET", CKR_CHANGED,
-      "these streams stood at an offset that is not a multiple of 4, which torch refuses; they "
-      "move on to the next one",
-      NULL },
-    { offsetof(ckr__fam, n_stale), "CKR_W_RNG_STALE", CKR_APPROX,
-      "the side file's copies of these streams are older than the checkpoint; they are not used, "
-      "and ranks that need one get a new one",
-      NULL },
-    { offsetof(ckr__fam, n_moved), "CKR_W_RNG_SCOPE", CKR_EXACT,
-      "the framework shares these streams between ranks, but the saved states differ; each rank "
-      "keeps its own", NULL },
-    { offsetof(ckr__fam, n_replay), "CKR_W_RNG_REPLAY", CKR_APPROX,
-      "an earlier checkpoint of this run had drawn further from these streams; the run will repeat "
-      "those draws",
-      "--rng reseed --seed S" }
+static const struct { size_t at; ckr__rng_saying say; } ckr__rng_sayings[] = {
+    { offsetof(ckr__fam, n_kept),
+      { "CKR_RNG_KEPT", CKR_EXACT, "continues from its", "continue from their",
+        " saved state", NULL } },
+    { offsetof(ckr__fam, n_copied),
+      { "CKR_RNG_SHARED", CKR_EXACT, "equals", "equal",
+        " a saved one, which the framework shares over the other axes", NULL } },
+    { offsetof(ckr__fam, n_returned),
+      { "CKR_RNG_RETURNED", CKR_EXACT, "returns", "return",
+        " unchanged from ckptresume.json, where an earlier conversion kept what had no rank",
+        NULL } },
+    { offsetof(ckr__fam, n_parked),
+      { "CKR_RNG_CARRIED", CKR_CHANGED, "has", "have",
+        " no rank or file in the coming run; ckptresume.json keeps what was saved until the ranks "
+        "return", NULL } },
+    { offsetof(ckr__fam, n_missing),
+      { "CKR_W_RNG_MISSING", CKR_APPROX, "was", "were",
+        " not saved (one process wrote for all, or a file is missing); derived from the run's key "
+        "instead", NULL } },
+    { offsetof(ckr__fam, n_repaired),
+      { "CKR_RNG_REPAIRED", CKR_CHANGED, "repeated", "repeated",
+        " another rank's draws; one of each is kept, the others are derived from the run's key",
+        NULL } },
+    { offsetof(ckr__fam, n_none),
+      { "CKR_W_RNG_OPAQUE", CKR_LOST, "is", "are",
+        " of a device whose generator cannot be seeded here; the framework uses its own start-up "
+        "seed", NULL } },
+    { offsetof(ckr__fam, n_sibling),
+      { "CKR_W_RNG_SIBLINGS", CKR_EXACT, "is", "are",
+        " one process's view of another rank's device; not used", NULL } },
+    { offsetof(ckr__fam, n_extra),
+      { "CKR_W_RNG_EXTRA", CKR_EXACT, "belongs", "belong",
+        " to ranks that the run did not have; another run left what is there, and it is not used",
+        NULL } },
+    { offsetof(ckr__fam, n_alone),
+      { "CKR_W_RNG_PARTIAL", CKR_EXACT, "is", "are",
+        " of a device that only some ranks have; the other ranks saved none and get none", NULL } },
+    { offsetof(ckr__fam, n_alike),
+      { "CKR_W_RNG_DUPLICATES", CKR_EXACT, "is", "are",
+        " equal on all ranks, as in a run that seeds every rank alike; taken as one stream for all",
+        "--rng remap gives each rank its own stream" } },
+    { offsetof(ckr__fam, n_odd),
+      { "CKR_W_RNG_ODD", CKR_EXACT, "holds", "hold",
+        " bytes that the framework never writes and ignores when it reads", NULL } },
+    { offsetof(ckr__fam, n_aligned),
+      { "CKR_W_RNG_OFFSET", CKR_CHANGED, "stood", "stood",
+        " at an offset that is not a multiple of 4, which torch refuses; moved on to the next one",
+        NULL } },
+    { offsetof(ckr__fam, n_stale),
+      { "CKR_W_RNG_STALE", CKR_APPROX, "is", "are",
+        " older in ckptresume.json than the checkpoint; not used, and ranks that need one get a "
+        "new one", NULL } },
+    { offsetof(ckr__fam, n_moved),
+      { "CKR_W_RNG_SCOPE", CKR_EXACT, "differs", "differ",
+        " between ranks although the framework shares them; each rank keeps its own", NULL } },
+    { offsetof(ckr__fam, n_replay),
+      { "CKR_W_RNG_REPLAY", CKR_APPROX, "stands", "stand",
+        " before an earlier checkpoint of this run; the draws between the two come again",
+        "--rng reseed --seed S" } }
 };
+
+/* Those of which the policy decides whether they stay, and what is new. */
+static void ckr__remap_report_policy(ckr__remap *m, const ckr__fam *f)
+{
+    const bool kept = m->job->policy == CKR_RNG_KEEP;
+    const char *remap = kept ? "--rng remap gives each rank its own stream" : NULL;
+    const ckr_severity severity = kept ? CKR_CHANGED : CKR_EXACT;
+    const ckr__rng_saying seeded = { "CKR_RNG_RESEEDED", CKR_CHANGED, "starts", "start",
+                                     " from the seed that was given", NULL },
+                          derived = { "CKR_W_RNG_DERIVED", CKR_APPROX, "belongs",
+                                      "belong", " to new ranks; derived from the run's key", NULL },
+                          twice = { "CKR_W_RNG_DUPLICATES", severity,
+                                    kept ? "equals" : "equalled", kept ? "equal" : "equalled",
+                                    kept ? " another rank's that should differ; kept as saved"
+                                         : " another rank's that should differ", remap },
+                          ahead = { "CKR_W_RNG_OVERLAP", severity,
+                                    kept ? "has" : "had", kept ? "have" : "had",
+                                    kept ? " another rank's seed and will repeat its draws; kept "
+                                           "as saved"
+                                         : " another rank's seed and would have repeated its draws",
+                                    remap };
+    ckr__remap_count(m, f, f->n_new, m->reseed ? &seeded : &derived);
+    if (m->reseed) return;
+    ckr__remap_count(m, f, f->n_duplicate, &twice);
+    ckr__remap_count(m, f, f->n_overlap, &ahead);
+}
 
 static void ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
 {
-    const bool kept = m->job->policy == CKR_RNG_KEEP;
     const char *why = f->partial    ? "only these ranks have this device"
                       : m->from.ranks == 1
                           ? "only one rank's state was saved; each other rank is assumed to have "
@@ -23396,42 +23430,29 @@ static void ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
                  f->axes ? ckr__printf(m->c, "varies over %s", f->scope) : "one for all ranks",
                  why, NULL);
     for (size_t i = 0; i < sizeof ckr__rng_sayings / sizeof *ckr__rng_sayings; i++) {
-        const struct ckr__rng_saying *s = &ckr__rng_sayings[i];
         uint64_t n;
-        memcpy(&n, (const char *)f + s->at, sizeof n);
-        ckr__remap_say(m, f, s->code, s->severity, n, s->reason, s->remedy);
+        memcpy(&n, (const char *)f + ckr__rng_sayings[i].at, sizeof n);
+        ckr__remap_count(m, f, n, &ckr__rng_sayings[i].say);
     }
-    ckr__remap_say(m, f, m->reseed ? "CKR_RNG_RESEEDED" : "CKR_W_RNG_DERIVED",
-                   m->reseed ? CKR_CHANGED : CKR_APPROX, f->n_new,
-                   m->reseed ? "these streams start from the seed that was given"
-                             : "these ranks are new; their streams are derived from the run's key",
-                   NULL);
-    if (m->reseed) return;
-    ckr__remap_say(m, f, "CKR_W_RNG_DUPLICATES", kept ? CKR_CHANGED : CKR_EXACT, f->n_duplicate,
-                   kept ? "these streams equal another rank's that should differ; they are kept as "
-                          "saved"
-                        : "these streams equalled another rank's that should differ",
-                   kept ? "--rng remap" : NULL);
-    ckr__remap_say(m, f, "CKR_W_RNG_OVERLAP", kept ? CKR_CHANGED : CKR_EXACT, f->n_overlap,
-                   kept ? "these streams have another rank's seed and will repeat its draws; they "
-                          "are kept as saved"
-                        : "these streams had another rank's seed and would have repeated its draws",
-                   kept ? "--rng remap" : NULL);
+    ckr__remap_report_policy(m, f);
 }
 
 static void ckr__remap_report(ckr__remap *m, bool foreign, bool begun)
 {
-    char text[160];
     for (uint32_t i = 0; i < m->n_fams; i++) ckr__remap_report_fam(m, &m->fams[i]);
-    ckr__remap_say(m, NULL, "CKR_RNG_NONE", CKR_EXACT, !m->n_fams,
-                   "the checkpoint holds no random streams: the coming run seeds its own", NULL);
-    ckr__remap_say(m, NULL, "CKR_W_RNG_LINEAGE", CKR_CHANGED, foreign,
-                   "the side file's record of streams belongs to another topology and was not used",
-                   NULL);
-    ckr__sprint(text, sizeof text, "new ranks' streams will be derived from key %08lx%08lx (kept "
+    if (!m->n_fams)
+        ckr__say(m->c, "CKR_RNG_NONE", CKR_EXACT, "rng", NULL, NULL,
+                 "the checkpoint holds no random streams; the coming run seeds its own", NULL);
+    if (foreign)
+        ckr__say(m->c, "CKR_W_RNG_LINEAGE", CKR_CHANGED, "rng", NULL, NULL,
+                 "ckptresume.json records the streams of another topology; the record is not used",
+                 NULL);
+    if (begun)
+        ckr__say(m->c, "CKR_RNG_LINEAGE", CKR_EXACT, "rng", NULL, NULL,
+                 ckr__printf(m->c, "new ranks' streams will be derived from key %08lx%08lx (kept "
                                    "in ckptresume.json); generation %lu",
-                (unsigned long)m->key[0], (unsigned long)m->key[1], (unsigned long)m->generation);
-    ckr__remap_say(m, NULL, "CKR_RNG_LINEAGE", CKR_EXACT, begun, text, NULL);
+                             (unsigned long)m->key[0], (unsigned long)m->key[1],
+                             (unsigned long)m->generation), NULL);
 }
 
 static void ckr__remap_verdict(ckr__remap *m)
@@ -23582,8 +23603,8 @@ static ckr_result ckr__rng_remap(ckr__ctx *c, const ckr__rng_job *job, ckr__rng_
     c->notes = &m.notes;
     c->n_notes = &out->n_notes;
     if (job->mode == CKR_MODE_TRANSFER) {
-        ckr__remap_say(&m, NULL, "CKR_RNG_TRANSFER", CKR_CHANGED, 1,
-                       "weights only: the coming run seeds its own streams", NULL);
+        ckr__say(m.c, "CKR_RNG_TRANSFER", CKR_CHANGED, "rng", NULL, NULL,
+                 "weights only: the coming run seeds its own streams", NULL);
         out->proof = "No stream is taken over.";
         out->disjoint = true;
         ckr__remap_verdict(&m);

@@ -120,6 +120,8 @@ const option all_options[] = {
       "list every tensor" },
     { "files", NULL, KIND_SWITCH, GROUP_OUTPUT, AT(files), VERB_PLAN, NULL,
       "list every file that would be written" },
+    { "each", NULL, KIND_SWITCH, GROUP_OUTPUT, AT(each), VERB_DIGEST, NULL,
+      "the digest of every tensor" },
     { "hash", NULL, KIND_SWITCH, GROUP_OUTPUT, AT(hash), VERB_TREE, NULL,
       "with the SHA-256 of tensors and storages" },
     { "csv", NULL, KIND_SWITCH, GROUP_OUTPUT, AT(csv), VERB_LR, NULL,
@@ -136,6 +138,8 @@ const option all_options[] = {
       "one JSON document on stdout, nothing else there" },
     { "quiet", NULL, KIND_SWITCH, GROUP_ALL, AT(quiet), VERB_ANY, NULL,
       "only the result, no progress and no notes" },
+    { "verbose", NULL, KIND_SWITCH, GROUP_ALL, AT(verbose), VERB_ANY, NULL,
+      "every note and every row, not one line for those that are alike" },
     { "progress", NULL, KIND_SWITCH, GROUP_ALL, AT(progress), VERB_ANY, NULL,
       "progress on stderr even when it is no terminal" },
     { "color", "WHEN", KIND_WORD, GROUP_ALL, AT(color), VERB_ANY, "auto always never",
@@ -537,6 +541,8 @@ static void scan_output(job *j, int argc, char **argv)
     j->out.to = stdout;
     j->note.to = stderr;
     j->note.color = color_of(COLOR_AUTO, stderr);
+    j->out.width = terminal_columns(stdout, 100);
+    j->note.width = terminal_columns(stderr, 0);       /* in a file an error is a line of it */
 }
 
 static bool was_used(const job *j, const char *name)
@@ -610,6 +616,7 @@ int run(job *j, int argc, char **argv)
     if (code != CODE_DONE) return code;
     list_options(&j->o);
     j->out.color = color_of(j->o.color, stdout);
+    j->out.verbose = j->note.verbose = j->o.verbose;
     j->note.color = color_of(j->o.color, stderr);
     j->env.parallel.n_threads = j->o.threads;
     j->env.progress_fn = progress_hook;

@@ -2,6 +2,8 @@
 
 #include "tool.h"
 
+#include <ctype.h>
+
 static const char *const format_names[] = { "auto",   "safetensors", "torch_zip", "torch_legacy",
                                             "pickle", "npy",         "npz",       "json",
                                             "yaml",   "dcp",         "llmc",      "text" };
@@ -126,53 +128,133 @@ void json_report(json *w, const report *r)
     json_close(w, "]");
 }
 
-void report_entry(text *t, const ckr_note *n)
+/* Entries that say the same of several subjects, once: the first of them, how many there are, and
+   the sum of the numbers with which their sentences begin ("6 streams continue"). */
+typedef struct alike { const ckr_note *note; uint64_t n, sum, hidden; } alike;
+
+/* What follows "6 " at the start of a text; the text itself where no counted noun begins it. */
+static const char *counted(const char *s, uint64_t *n)
 {
-    const char *severity = severity_name(n->severity);
+    const size_t k = s ? strspn(s, "0123456789") : 0;
+    const bool word = k && k < 19 && s[k] == ' ' && isalpha((unsigned char)s[k + 1]);
+    *n = word ? strtoull(s, NULL, 10) : 0;
+    return word ? s + k : s;
+}
+
+static bool same_words(const char *a, const char *b)
+{
+    uint64_t n;
+    a = counted(a, &n);
+    b = counted(b, &n);
+    return a == b || (a && b && !strcmp(a, b));
+}
+
+static bool is_alike(const ckr_note *a, const ckr_note *b)
+{
+    return !strcmp(a->code, b->code) && same_words(a->old_value, b->old_value) &&
+           same_words(a->new_value, b->new_value) && same_words(a->reason, b->reason) &&
+           same_words(a->remedy, b->remedy);
+}
+
+/* A line of text whose words are wrapped, after `lead`; NUL ends what was put into it. */
+static void text_wrapped(text *t, text *line, size_t indent, size_t column)
+{
+    text_put(line, "", 1);
+    if (line->failed) t->failed = true;
+    else text_wrap(t, indent, column, line->data);
+    text_free(line);
+}
+
+static void report_alike(text *t, const alike *a)
+{
+    const ckr_note *n = a->note;
+    const char *severity = severity_name(n->severity), *reason;
+    uint64_t count;
+    text line;
     text_str(t, "  ");
     text_painted(t, severity_paint(n->severity), severity);
     text_pad(t, 9 - strlen(severity));
     text_painted(t, PAINT_BOLD, n->code);
+    memset(&line, 0, sizeof line);
+    reason = counted(n->reason, &count);
     if (n->subject) {
-        text_str(t, "  ");
-        text_clean(t, n->subject);
+        text_str(&line, "  ");
+        text_clean(&line, n->subject);
     }
-    if (n->old_value || n->new_value) {
-        text_str(t, "  ");
-        text_value(t, n->old_value ? n->old_value : "-");
-        text_str(t, " -> ");
-        text_value(t, n->new_value ? n->new_value : "-");
+    if (a->n > 1) text_fmt(&line, " and %llu more", (unsigned long long)(a->n - 1));
+    /* a value with which the sentence below begins is there */
+    if (n->old_value || (n->new_value && (!count || !strstr(n->reason, n->new_value)))) {
+        text_str(&line, "  ");
+        text_values(&line, n->old_value, n->new_value);
     }
-    text_str(t, "\n");
+    text_wrapped(t, &line, 11, 11 + strlen(n->code));
     if (n->reason) {
         text_pad(t, 11);
-        text_wrap(t, 11, 11, n->reason);
+        if (a->n > 1 && a->sum == a->n) text_str(&line, "each: 1");
+        else if (count) text_fmt(&line, "%llu", (unsigned long long)a->sum);
+        text_clean(&line, reason);
+        text_wrapped(t, &line, 11, 11);
     }
     if (n->remedy) {
         text_pad(t, 11);
         text_str(t, "remedy:");
         text_wrap(t, 11, 18, n->remedy);
     }
+    if (a->hidden)
+        text_fmt(t, "           and %llu more %s (--verbose shows them)\n",
+                 (unsigned long long)a->hidden, n->code);
 }
 
-/* All entries of one severity; of a run with the same code the first four. */
-static void report_severity(text *t, const ckr_note *notes, uint64_t n, ckr_severity severity)
+void report_entry(text *t, const ckr_note *n)
 {
-    const uint64_t shown = 4;
-    const ckr_note *last = NULL;
-    uint64_t i, run = 0;
-    for (i = 0; i <= n; i++) {
-        if (i < n && notes[i].severity != severity) continue;
-        if (i < n && last && !strcmp(notes[i].code, last->code)) {
-            run++;
-        } else {
-            if (run > shown) text_fmt(t, "           and %llu more %s (--json lists them)\n",
-                                      (unsigned long long)(run - shown), last->code);
-            run = 1;
-        }
-        if (i < n && run <= shown) report_entry(t, &notes[i]);
-        if (i < n) last = &notes[i];
+    alike a;
+    memset(&a, 0, sizeof a);
+    a.note = n;
+    a.n = 1;
+    counted(n->reason, &a.sum);
+    report_alike(t, &a);
+}
+
+/* Takes a note up: into the line that says the same, else as a line of its own, of which there are
+   four of each code and `most` in all. */
+static size_t report_take(alike *lines, size_t n, size_t most, const ckr_note *note)
+{
+    uint64_t count;
+    size_t i, same = 0, last = 0;
+    counted(note->reason, &count);
+    for (i = 0; i < n && !is_alike(lines[i].note, note); i++)
+        if (!strcmp(lines[i].note->code, note->code)) same++, last = i;
+    if (i < n) {
+        lines[i].n++;
+        lines[i].sum += count;
+        return n;
     }
+    if (same == 4 || n == most) {
+        lines[same ? last : n - 1].hidden++;
+        return n;
+    }
+    memset(&lines[n], 0, sizeof lines[n]);
+    lines[n].note = note;
+    lines[n].n = 1;
+    lines[n].sum = count;
+    return n + 1;
+}
+
+/* All entries of one severity. */
+static void report_severity(text *t, const report *r, ckr_severity severity)
+{
+    alike lines[32];
+    size_t n = 0, i;
+    uint64_t at;
+    int k;
+    for (k = 0; k < 2; k++)
+        for (at = 0; at < r->n[k]; at++) {
+            const ckr_note *note = &r->notes[k][at];
+            if (note->severity != severity) continue;
+            if (t->verbose) report_entry(t, note);
+            else n = report_take(lines, n, COUNT_OF(lines), note);
+        }
+    for (i = 0; i < n; i++) report_alike(t, &lines[i]);
 }
 
 /* Grouped by severity, the worst first, after a line of sums. */
@@ -193,23 +275,29 @@ void report_text(text *t, const report *r, const char *title)
         first = false;
     }
     text_str(t, "\n");
-    for (s = CKR_ERROR; s >= CKR_EXACT; s--) {
-        report_severity(t, r->notes[0], r->n[0], (ckr_severity)s);
-        report_severity(t, r->notes[1], r->n[1], (ckr_severity)s);
-    }
+    for (s = CKR_ERROR; s >= CKR_EXACT; s--) report_severity(t, r, (ckr_severity)s);
 }
 
-/* "tp 2  pp 1  dp 2  zero 1  (4 ranks)"; what is not known is not said */
+/* "tp 2  pp 1  dp 2  zero 1  (4 ranks)"; sizes that are not recorded are named after those that
+   are. */
 void topology_text(text *t, const ckr_topology *p)
 {
-    if (p->tp) text_fmt(t, "tp %u  ", p->tp);
-    if (p->pp) text_fmt(t, "pp %u  ", p->pp);
-    if (p->dp) text_fmt(t, "dp %u  ", p->dp);
-    if (p->ep > 1) text_fmt(t, "ep %u  ", p->ep);
-    if (p->cp > 1) text_fmt(t, "cp %u  ", p->cp);
-    if (p->zero >= 0 && p->tp) text_fmt(t, "zero %d  ", (int)p->zero);
-    if (p->ranks) text_fmt(t, "(%u rank%s)", p->ranks, p->ranks == 1 ? "" : "s");
-    else if (!p->tp) text_str(t, "not recorded");
+    const struct { const char *name; uint32_t n, least; } sizes[] = {
+        { "tp", p->tp, 1 }, { "pp", p->pp, 1 }, { "dp", p->dp, 1 }, { "ep", p->ep, 2 },
+        { "cp", p->cp, 2 }
+    };
+    const char *gap = "";
+    size_t i;
+    for (i = 0; i < COUNT_OF(sizes); i++) {
+        if (sizes[i].n < sizes[i].least) continue;
+        text_fmt(t, "%s%s %u", gap, sizes[i].name, sizes[i].n);
+        gap = "  ";
+    }
+    if (p->zero >= 0 && p->tp) text_fmt(t, "%szero %d", gap, (int)p->zero);
+    if (p->ranks) text_fmt(t, "%s(%u rank%s)", gap, p->ranks, p->ranks == 1 ? "" : "s");
+    if (p->ranks || p->tp) return;
+    if (*gap) text_str(t, "; tp and pp ");
+    text_str(t, "not recorded");
 }
 
 void label(text *t, const char *name)
@@ -248,12 +336,11 @@ void head_text(text *t, const ckr_ckpt *c, const char *asked)
     text_paint(t, PAINT_BOLD);
     text_clean(t, path);
     text_plain(t);
-    if (strcmp(path, asked) != 0) {
-        text_str(t, "  (the newest complete one of ");
-        text_clean(t, asked);
-        text_str(t, ")");
-    }
     text_str(t, "\n");
+    if (strcmp(path, asked) != 0) {
+        label(t, "chosen");
+        text_str(t, "the newest complete checkpoint of its run\n");
+    }
     label(t, "dialect");
     text_clean(t, s->dialect ? s->dialect : "none");
     if (s->engine) text_fmt(t, " over %s", s->engine);

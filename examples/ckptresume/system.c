@@ -16,6 +16,7 @@
 #    pragma comment(lib, "shell32")
 #  endif
 #else
+#  include <sys/ioctl.h>
 #  include <unistd.h>
 #endif
 
@@ -108,6 +109,23 @@ bool is_terminal(FILE *f)
 #else
     return isatty(fileno(f)) != 0;
 #endif
+}
+
+/* Of COLUMNS, else of the terminal that f is, else `otherwise`. */
+size_t terminal_columns(FILE *f, size_t otherwise)
+{
+    const char *told = getenv("COLUMNS");
+    const long n = told ? strtol(told, NULL, 10) : 0;
+    size_t w = n > 0 ? (size_t)n : 0;
+#if defined(_WIN32)
+    CONSOLE_SCREEN_BUFFER_INFO info;
+    if (!w && GetConsoleScreenBufferInfo((HANDLE)_get_osfhandle(_fileno(f)), &info))
+        w = (size_t)(info.srWindow.Right - info.srWindow.Left + 1);
+#elif defined(TIOCGWINSZ)
+    struct winsize size;
+    if (!w && isatty(fileno(f)) && ioctl(fileno(f), TIOCGWINSZ, &size) == 0) w = size.ws_col;
+#endif
+    return !w ? otherwise : w < 40 ? 40 : w > 1000 ? 1000 : w;
 }
 
 bool is_absolute(const char *path)

@@ -165,30 +165,28 @@ void text_plural(text *t, uint64_t n, const char *one, const char *many)
     text_fmt(t, " %s", n == 1 ? one : many);
 }
 
-/* The shortest decimal that reads back as the same double. */
+/* v with the fewest digits that read back as the same double, at most `most`. */
+static void double_shortest(char out[40], double v, int most)
+{
+    int p = 1;
+    do snprintf(out, 40, "%.*g", p, v);
+    while (p++ < most && strtod(out, NULL) != v);
+}
+
 void text_double(text *t, double v)
 {
-    char s[40];
-    int p;
-    if (isnan(v)) {
-        text_str(t, "nan");
-        return;
-    }
-    for (p = 1; p <= 17; p++) {
-        snprintf(s, sizeof s, "%.*g", p, v);
-        if (strtod(s, NULL) == v) break;
-    }
+    char s[40] = "nan";
+    if (!isnan(v)) double_shortest(s, v, t->digits ? t->digits : 17);
     text_str(t, s);
 }
 
-/* A number at the start of s exactly as %.17g prints it, and not a whole one, becomes its shortest
-   form in out[40]; returns how many bytes of s it took, 0 when there is none. */
-static size_t shorten_number(const char *s, size_t n, char *out)
+/* A number at the start of s exactly as %.17g prints it, and not a whole one, in out[40] with at
+   most so many digits; returns how many bytes of s it took, 0 when there is none. */
+static size_t shorten_number(const char *s, size_t n, char *out, int most)
 {
     const size_t k = strspn(s, "+-.0123456789e");
     char copy[40];
     double v;
-    int p;
     if (k > n || k < 4 || k >= sizeof copy || (k < n && !strchr(",;)", s[k]))) return 0;
     memcpy(copy, s, k);
     copy[k] = '\0';
@@ -196,22 +194,41 @@ static size_t shorten_number(const char *s, size_t n, char *out)
     v = strtod(copy, NULL);
     snprintf(out, 40, "%.17g", v);
     if (strcmp(out, copy) != 0) return 0;
-    for (p = 1; p < 17; p++) {
-        snprintf(out, 40, "%.*g", p, v);
-        if (strtod(out, NULL) == v) break;
-    }
-    return p < 17 ? k : 0;
+    double_shortest(out, v, most);
+    return k;
 }
 
-/* A value of a report, "0.02 to 0.1"; only its numbers are rewritten. */
-void text_value(text *t, const char *s)
+static void text_value(text *t, const char *s, int most)
 {
     char number[40];
     for (; *s; s += strcspn(s, " "), s += *s == ' ') {
-        const size_t n = strcspn(s, " "), k = shorten_number(s, n, number);
+        const size_t n = strcspn(s, " "), k = shorten_number(s, n, number, most);
         if (k) text_str(t, number);
         text_clean_n(t, s + k, n - k + (s[n] == ' '));
     }
+}
+
+/* "0.02 -> 0.1", the two values of a report, either NULL: numbers with the digits in which they
+   differ, six or more. */
+void text_values(text *t, const char *was, const char *now)
+{
+    text a, b;
+    int most = 6;
+    memset(&a, 0, sizeof a);
+    memset(&b, 0, sizeof b);
+    do {
+        a.n = b.n = 0;
+        text_value(&a, was ? was : "", most);
+        text_value(&b, now ? now : "", most);
+    } while (was && now && strcmp(was, now) != 0 && most++ < 17 && a.n == b.n &&
+             !memcmp(a.data, b.data, a.n));
+    text_put(t, a.data, a.n);
+    if (was) text_str(t, " -> ");
+    text_put(t, b.data, b.n);
+    if (was && !now) text_str(t, "none");
+    if (a.failed || b.failed) t->failed = true;
+    text_free(&a);
+    text_free(&b);
 }
 
 void text_shape(text *t, uint32_t n_dims, const int64_t *shape)
@@ -227,26 +244,29 @@ void text_hex(text *t, const uint8_t *p, size_t n)
     for (i = 0; i < n; i++) text_fmt(t, "%02x", p[i]);
 }
 
-/* Words of s, wrapped at 100 columns under `indent`; the first line starts where the cursor is.
-   Numbers with 17 digits become their shortest form. */
+/* Words of s, wrapped under `indent`; the first line starts where the cursor is. Numbers with 17
+   digits become their shortest form. */
 void text_wrap(text *t, size_t indent, size_t column, const char *s)
 {
     char number[40];
-    while (s && *s) {
-        const size_t n = strcspn(s, " "), k = shorten_number(s, n, number);
-        const size_t w = (k ? strlen(number) : 0) + text_columns(s + k, n - k);
-        if (column > indent && column + 1 + w > 100) {
+    for (;;) {
+        const size_t blanks = strspn(s, " "), gap = column <= indent ? 0 : blanks ? blanks : 1;
+        const char *word = s + blanks;
+        const size_t n = strcspn(word, " "), k = shorten_number(word, n, number, 17);
+        const size_t w = (k ? strlen(number) : 0) + text_columns(word + k, n - k);
+        if (!n) break;
+        if (column > indent && t->width && column + gap + w > t->width) {
             text_str(t, "\n");
             text_pad(t, indent);
             column = indent;
-        } else if (column > indent) {
-            text_str(t, " ");
-            column++;
+        } else {
+            text_pad(t, gap);
+            column += gap;
         }
         if (k) text_str(t, number);
-        text_clean_n(t, s + k, n - k);
+        text_clean_n(t, word + k, n - k);
         column += w;
-        for (s += n; *s == ' '; s++) {}
+        s = word + n;
     }
     text_str(t, "\n");
 }
@@ -297,21 +317,49 @@ void table_size(table *b, uint64_t n)
     table_cell(b);
 }
 
+/* Columns of the row at s, which is moved behind it. A cell at the end of a row is not padded, and
+   an empty one is nothing. `from`: the first column that is printed. */
+static const char *table_row(const table *b, text *out, const char *s, uint32_t from, size_t indent)
+{
+    size_t pad = indent;
+    uint32_t k;
+    for (k = 0; k < b->n_columns; k++) {
+        const size_t n = strlen(s), gap = b->width[k] - text_columns(s, n);
+        const bool right = b->right >> k & 1;
+        if (k >= from) {
+            if (right) pad += gap;
+            if (n) {
+                text_pad(out, pad);
+                text_put(out, s, n);
+                pad = 0;
+            }
+            pad += right ? 2 : gap + 2;
+        }
+        s += n + 1;
+    }
+    text_str(out, "\n");
+    return s;
+}
+
+/* Where the rows are wider than the line, the first column stands alone, over the rows that have
+   the same in it. */
 void table_end(table *b, text *out)
 {
-    const char *s = b->cells.data;
-    uint32_t i;
-    for (i = 0; i < b->n_cells && !b->cells.failed; i++) {
-        const uint32_t column = i % b->n_columns;
-        const size_t n = strlen(s), gap = b->width[column] - text_columns(s, n);
-        if (i < b->n_columns) text_paint(out, PAINT_DIM);
-        text_str(out, "  ");
-        if (b->right >> column & 1) text_pad(out, gap);
-        text_put(out, s, n);
-        if (!(b->right >> column & 1) && column + 1 < b->n_columns) text_pad(out, gap);
-        if (i < b->n_columns) text_plain(out);
-        if (column + 1 == b->n_columns) text_str(out, "\n");
-        s += n + 1;
+    const char *s = b->cells.data, *last = NULL;
+    size_t wide = 0;
+    uint32_t i, k;
+    for (k = 0; k < b->n_columns; k++) wide += b->width[k] + 2;
+    for (i = 0; i < b->n_cells && !b->cells.failed; i += b->n_columns) {
+        const bool over = out->width && wide > out->width && !(b->right & 1);
+        if (i == 0) text_paint(out, PAINT_DIM);
+        if (over && i && (!last || strcmp(last, s) != 0)) {
+            text_pad(out, 2);
+            text_str(out, s);
+            text_str(out, "\n");
+        }
+        last = i ? s : NULL;
+        s = table_row(b, out, s, over ? 1 : 0, over ? 4 : 2);
+        if (i == 0) text_plain(out);
     }
     if (b->cells.failed || b->cell.failed) out->failed = true;
     text_free(&b->cells);

@@ -37,6 +37,7 @@ enum { CODE_DONE = 0, CODE_REFUSED = 1, CODE_USAGE = 2, CODE_INPUT = 3, CODE_SYS
 
 double now_seconds(void);
 bool is_terminal(FILE *f);
+size_t terminal_columns(FILE *f, size_t otherwise);
 bool is_absolute(const char *path);
 bool working_directory(char *path, size_t cap);
 #if defined(_WIN32)
@@ -59,7 +60,9 @@ typedef struct text {
     char  *data;
     size_t n, cap;
     FILE  *to;                 /* NULL: grows                                         */
-    bool   color, failed;
+    size_t width;              /* columns of a line; 0: there is no end of it         */
+    int    digits;             /* of floating point; 0: all that tell doubles apart   */
+    bool   color, verbose, failed;
 } text;
 
 #define PAINT_BOLD    "1"
@@ -96,7 +99,7 @@ void text_size(text *t, uint64_t bytes);
 void text_count(text *t, uint64_t n);
 void text_plural(text *t, uint64_t n, const char *one, const char *many);
 void text_double(text *t, double v);
-void text_value(text *t, const char *s);
+void text_values(text *t, const char *was, const char *now);
 void text_shape(text *t, uint32_t n_dims, const int64_t *shape);
 void text_hex(text *t, const uint8_t *p, size_t n);
 void text_wrap(text *t, size_t indent, size_t column, const char *s);
@@ -149,7 +152,7 @@ typedef struct options {
     uint64_t    memory;
     uint32_t    threads;
     color_mode  color;
-    bool        json, quiet, progress, tensors, files, hash, help, man, bash, zsh;
+    bool        json, quiet, verbose, progress, tensors, files, each, hash, help, man, bash, zsh;
 } options;
 
 typedef struct progress {
