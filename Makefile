@@ -40,14 +40,14 @@ build/ckptresume.o: ckptresume.h
 	$(BUILD) -c build/ckptresume.c -o $@
 
 # CKPTRESUME_IMPLEMENTED: as after a first include, only declarations are left
-ckptresume: build/ckptresume.o examples/ckptresume.c examples/tree_json.h examples/lr_plot.h examples/settings.h
-	$(BUILD) -DCKPTRESUME_IMPLEMENTED $(LDFLAGS) examples/ckptresume.c build/ckptresume.o -o $@ $(LDLIBS)
+ckptresume: build/ckptresume.o examples/ckptresume/*.[ch]
+	$(BUILD) -DCKPTRESUME_IMPLEMENTED $(LDFLAGS) examples/ckptresume/*.c build/ckptresume.o -o $@ $(LDLIBS)
 
-# every other examples/*.c, into build/examples; mpi.c only where there is an mpicc
+# every examples/*.c, into build/examples; mpi.c only where there is an mpicc
 examples: build/ckptresume.o
 	@mkdir -p build/examples; for f in examples/*.c; do \
 	    o=build/examples/$$(basename "$$f" .c); \
-	    cc="$(CC)"; if [ "$$f" = examples/ckptresume.c ] || [ ! -f "$$f" ]; then continue; fi; \
+	    cc="$(CC)"; [ -f "$$f" ] || continue; \
 	    if [ "$$f" = examples/mpi.c ]; then cc="$(MPICC)"; fi; \
 	    command -v $${cc%% *} > /dev/null || { echo "skipped: $$f (no $$cc)"; continue; }; \
 	    if [ -f "$$o" ] && [ -z "$$(find "$$f" examples/mlp.h build/ckptresume.o -newer "$$o")" ]; then \
@@ -81,7 +81,7 @@ sanitize: ckptresume
 	@mkdir -p build/asan build/tsan
 	@echo "address, undefined:"
 	@CC="$(CC)" CFLAGS="$(CSTD) $(ASAN)" sh tests/run.sh --object build/asan
-	@$(CC) $(CSTD) $(ASAN) -DCKPTRESUME_IMPLEMENTED -I. examples/ckptresume.c build/asan/ckptresume.o \
+	@$(CC) $(CSTD) $(ASAN) -DCKPTRESUME_IMPLEMENTED -I. examples/ckptresume/*.c build/asan/ckptresume.o \
 	    -o build/asan/ckptresume $(LDLIBS)
 	@CFLAGS="$(CSTD) $(ASAN)" TOOL=build/asan/ckptresume $(RUN) build/asan \
 	    $$(cd tests && ls t_*.c | sed 's/\.c$$//') faults
@@ -167,6 +167,12 @@ install: ckptresume
 	cp ckptresume.h "$(DESTDIR)$(PREFIX)/include/"
 	if [ -f ckptresume_cuda.cuh ]; then cp ckptresume_cuda.cuh "$(DESTDIR)$(PREFIX)/include/"; fi
 	cp ckptresume "$(DESTDIR)$(PREFIX)/bin/"
+	@# of a tool that runs here; one that was built for another machine has its help there
+	if ./ckptresume version > /dev/null 2>&1; then cd "$(DESTDIR)$(PREFIX)" && \
+	    mkdir -p share/man/man1 share/bash-completion/completions share/zsh/site-functions && \
+	    bin/ckptresume help --man > share/man/man1/ckptresume.1 && \
+	    bin/ckptresume help --bash > share/bash-completion/completions/ckptresume && \
+	    bin/ckptresume help --zsh > share/zsh/site-functions/_ckptresume; fi
 	v=$$(sed -n 's/^#define CKR_VERSION_M[AI][JN]OR //p; s/^#define CKR_VERSION_PATCH //p' ckptresume.h | \
 	    tr '\n' '.' | sed 's/\.$$//'); \
 	printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$${prefix}/include' '' 'Name: ckptresume' \
@@ -175,7 +181,8 @@ install: ckptresume
 
 uninstall:
 	cd "$(DESTDIR)$(PREFIX)" && rm -f include/ckptresume.h include/ckptresume_cuda.cuh bin/ckptresume \
-	    lib/pkgconfig/ckptresume.pc
+	    lib/pkgconfig/ckptresume.pc share/man/man1/ckptresume.1 \
+	    share/bash-completion/completions/ckptresume share/zsh/site-functions/_ckptresume
 
 clean:
 	rm -rf build ckptresume
@@ -198,7 +205,7 @@ help:
 	@echo "make hygiene      text rules, function lengths, compile matrix, names, compile times (needs python3)"
 	@echo "make matrix       only the compile matrix; make names: only the names check"
 	@echo "make bench        speed and memory, as ratios in the same run"
-	@echo "make install      header, tool and .pc file under PREFIX=/usr/local (DESTDIR honoured); uninstall"
+	@echo "make install      header, tool, manual page, completions, .pc file: PREFIX=/usr/local, DESTDIR; uninstall"
 	@echo "make clean        removes build/ and ./ckptresume"
 	@echo "variables: CC CFLAGS WARN CLANG PYTHON JOBS"
 

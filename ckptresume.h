@@ -47,11 +47,17 @@
        Nanotron           0.4 to HEAD; TP, PP, DP, ZeRO-0 and 1       loads in unpatched HEAD
        accelerate, HF     save_state, checkpoint-N, epoch_x_step_y    any number of processes
        Trainer, Sana
-       torch DCP          2.0 to 2.15, safetensors shards             any ranks; loads in torch
+       torch DCP, the     2.0 to 2.15, safetensors shards             any ranks; loads in torch
+       same of OLMo-core
        TorchTitan         0.2.2, 0.3.0                                any ranks; loads in unpatched
                                                                       0.3.0
        DeepSpeed          ZeRO 0 to 3, pipelines, universal           any ranks and stage, loads
                                                                       in unpatched 0.19.8
+       Megatron-LM        0.8 to 0.19, mp_rank_* and torch_dist       any tp, pp, ep, dp; loads in
+                                                                      unpatched 0.14 to 0.19
+       verl               0.9.1 under FSDP1 and FSDP2                 any ranks, either FSDP
+       Lightning, Fabric  2.6: .ckpt, directories with meta.pt        any ranks; loads in 2.6.6
+       torchtune          epoch_N with recipe_state                   no: as another format
        llm.c              model, state, DONE; ZeRO-0, 1; fp32, bf16   any number of processes
 
    What it does not do: inflate deflated members (torch writes none), run anything, guess. It reads
@@ -68,7 +74,8 @@
    its settings what the coming run must be started with. What is written is read back as the
    framework will use it and compared with what was decided; what it cannot follow is refused.
    ckr_plan_decide stops there, for trainers that write their own files (ckr_ckpt_put_group,
-   ckr_ckpt_put_schedule); ckr_plan_create goes on to files in which the framework finds it.
+   ckr_ckpt_put_schedule); ckr_plan_create goes on to files in which the framework finds it. What
+   was decided is put back with ckr_ckpt_put_decided, or kept as text (ckr_schedule_text).
 
    Errors
    ------
@@ -173,7 +180,8 @@
        >>plain >>torch_ranks >>torchtune >>accelerate >>accelerate.files >>accelerate.probe
        >>accelerate.model >>accelerate.optimizer >>accelerate.schedule >>accelerate.random
        >>accelerate.read >>sana >>accelerate.emit >>accelerate.emit.schedule
-       >>accelerate.emit.random >>accelerate.fsdp >>accelerate.adopt >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read
+       >>accelerate.emit.random >>accelerate.fsdp >>accelerate.adopt >>accelerate.emit.all >>llmc
+       >>llmc.loader >>llmc.files >>llmc.read
        >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
        >>deepspeed.model >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal
        >>deepspeed.groups >>deepspeed.schedule >>deepspeed.read >>deepspeed.emit
@@ -457,7 +465,8 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(FILE_FORM,            E_FORMAT,      "a file is not what its framework writes")       \
     X(OPTIMIZER_NAMES,      E_MISMATCH,    "optimizer and model have other parameters")     \
     X(RANK_SHAPE,           E_MISMATCH,    "a tensor has another shape or dtype on a rank") \
-    X(RANK_GROUPS,          E_MISMATCH,    "parameter groups of two ranks differ")
+    X(RANK_GROUPS,          E_MISMATCH,    "parameter groups of two ranks differ")          \
+    X(TP_AXIS,              E_MISMATCH,    "a tensor is cut along another axis than its kind")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -934,13 +943,18 @@ CKR_API ckr_result ckr_rng_set(ckr_rng *r, ckr_rng_field field, uint64_t value);
 CKR_API const char  *ckr_rng_kind_name(ckr_rng_kind k);        /* "torch_cpu", "numpy", ... */
 CKR_API ckr_rng_kind ckr_rng_kind_find(const char *name);      /* NONE: unknown             */
 
-/* Of the bytes that torch and llm.c store (a ByteTensor's, a struct's, llm.c's word). `kind` NONE:
-   by size, 8 bytes are CUDA's. Stricter than the frameworks: what they would draw nonsense from is
-   refused.                                                                               */
+/* Of the bytes that torch and llm.c store (a ByteTensor's, a struct's, llm.c's word), or of those
+   that ckr_rng_encode made. `kind` NONE: by size, 8 bytes are CUDA's. Stricter than the frameworks:
+   what they would draw nonsense from is refused. */
 CKR_API ckr_result ckr_rng_decode(ckr_rng_kind kind, const void *bytes, size_t n, ckr_rng *out,
                                   ckr_error *err);
-/* Exactly as decoded. The size of it; `out` is written when it fits in `cap`. 0: its framework has
-   no bytes for this kind, but a tuple, a dict or an integer, which files of a checkpoint hold. */
+/* Exactly as decoded. The size of it, at most 5056; `out` is written when it fits in `cap`. 0: no
+   generator. A kind that its framework keeps as a tuple, a dict or an integer has an encoding of
+   its own here, which ckr_rng_decode takes back on any machine, with its kind or NONE:
+       u8 1, the version; u16 kind, torch's version, flags, seeded; u32 layout, threads, pos, next,
+       has_normal, has_float, has_uint32, uinteger; u64 seed, offset; f64 normal, x, rho; f32 float
+       normal; u8[8] padding; and of mt19937 624 words of 32 bits, of others 16 of 64
+   all little-endian: 2589 or 221 bytes. */
 CKR_API size_t     ckr_rng_encode(const ckr_rng *r, void *out, size_t cap);
 /* The position of such a kind for a report, little-endian, in the same way: of mt19937 624 words of
    32 bits, the place among them, a byte that tells of a cached normal sample and that sample; of
@@ -1215,6 +1229,12 @@ CKR_API ckr_result ckr_ckpt_put_group(ckr_ckpt *c, const char *name, const char 
                                       ckr_error *err);
 CKR_API ckr_result ckr_ckpt_put_schedule(ckr_ckpt *c, const char *schedule, int64_t updates,
                                          ckr_error *err);
+/* The schedule that a plan decided (its facts' `after`), or one of another checkpoint, with the
+   place where it was spliced, stretched or warmed up again, which no text in a framework's names
+   tells: it goes on exactly, however often something is decided. As many groups as it has lanes, in
+   their order, or none. Copied; E_ARG: it is a callback. */
+CKR_API ckr_result ckr_ckpt_put_decided(ckr_ckpt *c, const ckr_schedule *s, int64_t updates,
+                                        ckr_error *err);
 
 /* One file as a tree (the state of the result is empty but for `format`): ckr_ckpt_root. */
 CKR_API ckr_result ckr_tree_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
@@ -1303,10 +1323,31 @@ typedef enum ckr_column {
 CKR_API ckr_result ckr_schedule_values(const ckr_schedule *s, ckr_column column, int64_t first,
                                        uint64_t n, double *out, const ckr_env *env,
                                        ckr_error *err);
+/* All of a schedule as text, for a file of the trainer's own; ckr_ckpt_put_schedule and the
+   `schedule` of ckr_open_desc take it like any other, and its clock then stands where the run does.
+   *size: its bytes, with the NUL; `out` is written when it fits in `cap`. E_ARG: it is a callback.
+   env NULL: the default hooks. Thread-safe. */
+CKR_API ckr_result ckr_schedule_text(const ckr_schedule *s, char *out, size_t cap, size_t *size,
+                                     const ckr_env *env, ckr_error *err);
 /* The update after which the schedule changes no more; -1: none, or not known. */
 CKR_API int64_t ckr_schedule_end(const ckr_schedule *s);
 /* The run's last update, where the schedule's parameters tell it; else as ckr_schedule_end. */
 CKR_API int64_t ckr_schedule_run_end(const ckr_schedule *s);
+/* What there is to choose from, for a program's own help: number i from 0 on; false and all NULL
+   behind the last. Texts are static, with a blank between words. */
+typedef struct ckr_schedule_form {
+    const char *kinds, *name;  /* "transformers diffusers" and "cosine": a schedule of either is
+                                  KIND:NAME,key=value,...; name "": KIND:key=value,...   */
+    const char *keys;          /* name:type; i integer, f number, s text, b true or false, v number
+                                  or one per group, m numbers, d schedules; ! must be given */
+} ckr_schedule_form;
+typedef struct ckr_dialect_facts {
+    const char *name;
+    const char *variants;      /* its layouts, NULL: it has one                        */
+    const char *options;       /* of ckr_option, ckr_target that it has a use for; NULL: none */
+} ckr_dialect_facts;
+CKR_API bool ckr_schedule_form_at(size_t i, ckr_schedule_form *out);
+CKR_API bool ckr_dialect_at(size_t i, ckr_dialect_facts *out);
 CKR_API const ckr_plan_facts *ckr_plan_info(const ckr_plan *p);
 
 typedef struct ckr_receipt {           /* what was done and what was proved              */
@@ -13833,7 +13874,7 @@ static ckr_result ckr__dcp_ranges(ckr__dcp *d)
                                               CKR_ITEM_RANK_MISSING, x->fqn);
             if (r != CKR_OK)
                 return ckr__remedy(d->c->err, r,
-                                   "bring back the whole file, or take an older checkpoint");
+                                   "restore the whole file, or take an older checkpoint");
         }
     }
     return CKR_OK;
@@ -14402,6 +14443,8 @@ struct ckr_schedule {
     const char *clock;         /* unit of t: "update", "sample", "tick", "epoch"       */
     int64_t     position;      /* of the clock: t of the next update                   */
     double      rate, offset;  /* t = rate * (updates done) + offset                   */
+    double      begun;         /* a decision let the clock start again: t of the run's first one
+                                  is as much below 0                                   */
     int64_t     every;         /* > 1: t stays until as many more updates are done     */
     ckr_node   *params;        /* dict in the framework's own keys                     */
     const char *reason;        /* why an opaque one's curve is not known               */
@@ -15824,6 +15867,15 @@ static const ckr__skind ckr__skinds[] = {
 };
 #define CKR__SKINDS (sizeof ckr__skinds / sizeof *ckr__skinds)
 
+CKR_API bool ckr_schedule_form_at(size_t i, ckr_schedule_form *out)
+{
+    const ckr__skind *row = i < CKR__SKINDS ? &ckr__skinds[i] : NULL;
+    const ckr_schedule_form form = { row ? row->family : NULL, row ? row->name : NULL,
+                                     row ? row->keys : NULL };
+    if (out) *out = form;
+    return row != NULL;
+}
+
 typedef struct ckr__sbuild {
     ckr__ctx         *c;
     const ckr__skind *row;
@@ -16800,7 +16852,11 @@ static ckr_result ckr__spec_no_name(ckr__ctx *c, const char *text, size_t at, co
 /* A scheduler that the script steps once in so many updates, as in an epoch. */
 #define CKR__SPEC_EVERY "updates_per_step"
 
-/* KIND:key=value,... or FAMILY:NAME,key=value,... ; otherwise as ckr__sched_build. */
+static ckr_result ckr__sched_from_text(ckr__ctx *c, const char *text, uint64_t n,
+                                       ckr_schedule **out);
+
+/* KIND:key=value,... or FAMILY:NAME,key=value,... ; otherwise as ckr__sched_build. A text that
+   ckr_schedule_text gave begins with a brace, and has its own base LRs and clock. */
 static ckr_result ckr__sched_parse(ckr__ctx *c, const char *text, const double *bases, uint64_t n,
                                    ckr_schedule **out)
 {
@@ -16810,6 +16866,7 @@ static ckr_result ckr__sched_parse(ckr__ctx *c, const char *text, const double *
     int64_t every = 0;
     uint64_t i;
     *out = NULL;
+    if (*text == '{') return ckr__sched_from_text(c, text, n, out);
     if (len > 32768)
         return ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, NULL,
                          "the text is longer than any schedule");
@@ -17798,6 +17855,7 @@ static ckr_node *ckr__sched_node(ckr__ctx *c, const ckr_schedule *s)
                        "kind", ckr__make_str(c, s->kind), "clock", ckr__make_str(c, s->clock),
                        "position", ckr__make_int(c, s->position), CKR__END);
     if (s->every) ckr__node_set(c, d, "every", ckr__make_int(c, s->every));
+    if (!ckr__same(s->begun, 0)) ckr__node_set(c, d, "begun", ckr__make_float(c, s->begun));
     ckr__node_set(c, d, "lanes_count", ckr__make_int(c, (int64_t)s->n_lanes));
     if (s->reason) ckr__node_set(c, d, "reason", ckr__make_str(c, s->reason));
     if (s->params) ckr__node_set(c, d, "params", s->params);
@@ -17941,7 +17999,8 @@ static ckr_result ckr__sched_from_node(ckr__ctx *c, const ckr_node *d, ckr_sched
                           sizeof(double));
     for (size_t i = 0; ok && i < CKR__SN_FLAGS; i++)
         *(bool *)((char *)s + ckr__sn_flags[i].at) = ckr__sn_flag(d, ckr__sn_flags[i].key);
-    ok = ok && s->hold >= 0;
+    ckr_node_f64(ckr_node_get(d, "begun"), &s->begun);
+    ok = ok && s->hold >= 0 && ckr__whole(s->begun);
     for (size_t i = 0; ok && i < CKR__LANE_FIELDS; i++)
         ok = ckr__sn_read(ckr_node_get(lanes, ckr__lane_names[i]),
                           (char *)s->lanes + i * sizeof(double), s->n_lanes, sizeof *s->lanes);
@@ -17962,6 +18021,74 @@ static ckr_result ckr__sched_from_node(ckr__ctx *c, const ckr_node *d, ckr_sched
     if (!s->kind || !s->clock) return ckr__oom(c);
     *out = s;
     return CKR_OK;
+}
+
+/* The canonical form as JSON, for `n` groups; 0: for as many as it has. */
+static ckr_result ckr__sched_from_text(ckr__ctx *c, const char *text, uint64_t n,
+                                       ckr_schedule **out)
+{
+    ckr_node *node = NULL;
+    const char *own = ckr__strdup(c, text);
+    ckr_result r = own ? ckr__json_parse(c, "schedule", own, strlen(own), 0, &node) : CKR_E_NOMEM;
+    if (r == CKR_OK) r = ckr__sched_from_node(c, node, out);
+    if (r == CKR_OK && n && (*out)->n_lanes != n)
+        r = ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "schedule",
+                      "it drives %llu parameter groups, and there are %llu",
+                      (unsigned long long)(*out)->n_lanes, (unsigned long long)n);
+    return r;
+}
+
+/* The clock as it stands after `done` updates, and with it what a recurrence goes on from. The
+   curves of `s` are its own. */
+static ckr_result ckr__sched_advance(ckr__ctx *c, ckr_schedule *s, int64_t done)
+{
+    const double t = floor(ckr__sched_clock(s, (double)done));
+    if (!ckr__whole(t))
+        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "updates",
+                         "the clock of the schedule does not reach so far");
+    if (s->anchored && (s->opaque || !s->curve || t < (double)s->position ||
+                        !ckr__srun_can_simulate(s, done + 1, CKR__COL_LR)))
+        s->anchored = false;
+    ckr__srun *r = s->anchored ? ckr__srun_open(c, s) : NULL;
+    if (s->anchored && !r) return c->err->code;
+    if (r) ckr__srun_simulate(r, (int64_t)t);
+    for (uint32_t j = 0; r && j < r->n_nodes; j++) {
+        ckr__curve *v = (ckr__curve *)(uintptr_t)ckr__curve_by_index(s->curve, j);
+        v->epoch = r->now[j].epoch;
+        v->t_cur = r->now[j].t_cur;
+        v->t_i = r->now[j].t_i;
+    }
+    for (uint64_t i = 0; r && i < s->n_lanes; i++)
+        s->lanes[i].anchor = r->ticks.l[r->map ? r->map[i] : i];
+    ckr__srun_close(r);
+    s->position = (int64_t)t;
+    return CKR_OK;
+}
+
+static CKR__NOINLINE ckr_result ckr__schedule_text_body(const ckr_schedule *s, char *out,
+                                                        size_t cap, size_t *size,
+                                                        const ckr_env *env, ckr_error *err)
+{
+    ckr__ctx c;
+    ckr_result r = ckr__ctx_init(&c, env, NULL, err);
+    *size = 0;
+    ckr__buf b = { &c, NULL, 0, 0, false };
+    ckr_node *node = r == CKR_OK ? ckr__sched_node(&c, s) : NULL;
+    if (r == CKR_OK && !node) r = c.err->code;
+    if (r == CKR_OK) r = ckr__json_put(&b, node, 0, false);
+    ckr__buf_u8(&b, 0);
+    if (r == CKR_OK) r = c.err->code;
+    if (r == CKR_OK) *size = b.size;
+    if (r == CKR_OK && out && b.size <= cap) memcpy(out, b.data, b.size);
+    ckr__buf_free(&b);
+    ckr__ctx_free(&c);
+    return r;
+}
+
+CKR_API ckr_result ckr_schedule_text(const ckr_schedule *s, char *out, size_t cap, size_t *size,
+                                     const ckr_env *env, ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__schedule_text_body(s, out, cap, size, env, err));
 }
 
 /* >>schedule.end -------------------------------------------------------------- */
@@ -18080,6 +18207,18 @@ static ckr_result ckr__sched_scan(ckr__ctx *c, const ckr_schedule *s, int64_t fi
     return CKR_OK;
 }
 
+/* Is it one that the trainer's own code builds from a function of transformers or diffusers? */
+static bool ckr__is_function_kind(const char *kind)
+{
+    return !strncmp(kind, "transformers:", 13) || !strncmp(kind, "verl:", 5) ||
+           !strncmp(kind, "diffusers:", 10);
+}
+
+static bool ckr__is_function(const ckr_schedule *s)
+{
+    return s && s->kind && ckr__is_function_kind(s->kind);
+}
+
 /* The number of the run's last update, where the schedule's parameters tell it; else where the
    schedule ends. */
 static int64_t ckr__run_end(const ckr_schedule *s, int64_t done)
@@ -18093,6 +18232,7 @@ static int64_t ckr__run_end(const ckr_schedule *s, int64_t done)
         if (ckr_node_i64(ckr_node_get(s->params, keys[i]), &v) && v > 0) break;
     if (i == sizeof keys / sizeof *keys)
         return end > 0 && end < 9e15 ? (int64_t)ceil(end) : done + 1;
+    if (ckr__is_function(s)) v += (int64_t)s->begun;
     if (s->every > 1 && v < INT64_MAX / s->every) v *= s->every;
     return !strcmp(s->clock, "tick") ? (int64_t)ceil((double)v / s->rate) : v;
 }
@@ -18147,6 +18287,12 @@ static void ckr__set_keep(const ckr_schedule *old, ckr_schedule *s, const char *
     s->rate = old->rate;
     s->every = old->every;
     s->offset = old->offset;
+    s->begun = old->begun;
+    if (!ckr__is_function(old)) {              /* its parameters are still the first clock's */
+        s->position += (int64_t)s->begun;
+        s->offset += s->begun;
+        s->begun = 0;
+    }
     s->clock = old->clock;
     s->state = old->state;
     s->beta1 = old->beta1;
@@ -18188,6 +18334,8 @@ static ckr_node *ckr__set_value(const ckr__set *t, char unit, const ckr_node *pa
             ckr_node_f64(ckr_node_get(params, "steps"), &total);
         return ckr__make_float(t->c, t->value / total);
     }
+    if (!ckr__same(t->s->begun, 0) && ckr__is_function(t->s) && !strcmp(t->what, "total_steps"))
+        return ckr__sw_number(t->c, t->value - t->s->begun);
     return ckr__spec_scalar(t->c, t->text, strlen(t->text));
 }
 
@@ -18575,14 +18723,19 @@ static void ckr__rebase_splice(ckr__ctx *c, double t, const double *was, double 
 }
 
 /* The map's origin is here, so that this very t keeps its curve value exactly, at a kink of the
-   curve too. A decay whose length Nanotron was given ends with the run that was asked for. */
+   curve too; within a second warmup it is that one's end, where the curve goes on. A decay whose
+   length Nanotron was given ends with the run that was asked for. */
 static void ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old, const ckr_schedule *target,
-                                double t, const double *was, double *now, ckr_schedule *s)
+                                double t, double *was, double *now, ckr_schedule *s)
 {
     const bool nanotron = old->curve->kind == CKR__CV_NANOTRON;
     const ckr_node *steps = ckr_node_get(target->params, "train_steps");
-    const double end = ckr__sched_end(old);
+    const double end = ckr__sched_end(old), ramp_end = s->ramp_at + s->ramp_len;
     double length = ckr__sched_end(target), run;
+    if (s->ramp_len > 0 && t >= s->ramp_at && t < ramp_end) {
+        t = ramp_end;
+        ckr__sched_at(c, old, CKR__COL_LR, t, was);
+    }
     if (nanotron && ckr__same(length, end) && ckr_node_f64(steps, &run) && run > 0 &&
         !ckr__node_equal(steps, ckr_node_get(old->params, "train_steps")))
         length = run;
@@ -18682,6 +18835,7 @@ static void ckr__fold_time(ckr_schedule *s, ckr__curve_nums *k)
                   : ckr__rn(ckr__warm_fraction(warm, k->total) * k->total);
     s->position += (int64_t)shift;
     s->offset += shift;
+    s->begun -= shift;
     s->a = 1;
     s->b = s->t0 = 0;
     s->hold = ckr__inf();
@@ -18721,6 +18875,7 @@ static void ckr__fold_clock(ckr_schedule *s, double less)
     for (i = 0; i < s->n_lanes; i++) s->lanes[i].max = s->lanes[i].base = s->lanes[i].ramp_to;
     s->position -= (int64_t)less;
     s->offset -= less;
+    s->begun += less;
     s->ramp_at = s->ramp_len = 0;
 }
 
@@ -18774,17 +18929,6 @@ static void ckr__rebase_fold_titan(ckr__ctx *c, ckr_schedule *s)
 /* A schedule that the trainer's own code builds from a function of transformers or diffusers: which
    arguments, base LRs and clock make it the one that was decided. A state dict keeps the last two
    (torch's LambdaLR: base_lrs, last_epoch), the arguments are the coming run's. */
-
-static bool ckr__is_function_kind(const char *kind)
-{
-    return !strncmp(kind, "transformers:", 13) || !strncmp(kind, "verl:", 5) ||
-           !strncmp(kind, "diffusers:", 10);
-}
-
-static bool ckr__is_function(const ckr_schedule *s)
-{
-    return s && s->kind && ckr__is_function_kind(s->kind);
-}
 
 /* The arguments on a clock that has `at` less: places of the curve, and lengths. `warm`: of a new
    warmup, or NaN. */
@@ -18849,6 +18993,7 @@ static ckr_schedule *ckr__fold_try(ckr__ctx *c, const ckr_schedule *s, double at
     ckr__set_keep(s, x, "");
     x->position = (int64_t)position;
     x->offset = s->offset - at;
+    x->begun = s->begun + at;
     return x;
 }
 
@@ -19029,6 +19174,7 @@ static ckr_schedule *ckr__sched_retick(ckr__ctx *c, const ckr_schedule *s, doubl
     const double position = ckr__retick_len(&k, (double)s->position);
     if (!x || (s->curve && !curve)) return NULL;
     x->offset = ckr__retick_len(&k, s->offset);
+    x->begun = ckr__retick_len(&k, s->begun);
     x->b = ckr__retick_len(&k, s->b);
     x->t0 = ckr__retick_len(&k, s->t0);
     x->hold = ckr__retick_len(&k, s->hold);
@@ -19878,8 +20024,93 @@ static ckr_result ckr__rng_parse(ckr_error *e, ckr_rng_kind kind, const uint8_t 
     case CKR_RNG_OPAQUE:     return CKR_OK;
     default:
         return ckr__fail(e, CKR_ITEM_RNG_FORM, NULL, CKR_NO_OFFSET, "",
-                         "a generator of kind %s is not stored as bytes", ckr_rng_kind_name(kind));
+                         "a generator of kind %s is not stored as bytes, and these are none that "
+                         "ckr_rng_encode gives", ckr_rng_kind_name(kind));
     }
+}
+
+/* Every field of a state, of any kind. */
+
+#define CKR__PACK_HEAD 93
+#define CKR__PACK_MAX (CKR__PACK_HEAD + 2496)
+
+/* The words or bytes behind the head; how many bytes they are. */
+static size_t ckr__pack_rest(ckr_rng *r, uint8_t *p, bool write)
+{
+    const bool mt = ckr__rng_is_mt(r->kind), mps = r->kind == CKR_RNG_TORCH_MPS;
+    const size_t size = mt ? 4 : mps || r->kind == CKR_RNG_OPAQUE ? 1 : 8;
+    const size_t n = mt ? 624 : mps ? 28 : size == 1 ? r->layout : 16;
+    return p ? ckr__rng_numbers(&r->u, p, size, n, write) : size * n;
+}
+
+/* At most CKR__PACK_MAX bytes: as ckr_rng_encode promises. */
+static size_t ckr__pack(const ckr_rng *state, uint8_t *out)
+{
+    ckr_rng r = *state;
+    out[0] = 1;                /* version of this form                                  */
+    ckr__rng_move(&r, CKR_RNG_PACKED_, out + 1, CKR__PACK_HEAD - 1, true);
+    return CKR__PACK_HEAD + ckr__pack_rest(&r, out + CKR__PACK_HEAD, true);
+}
+
+static bool ckr__pack_mt_ok(const ckr_rng *r)
+{
+    const bool torch = r->kind == CKR_RNG_TORCH_CPU;
+    if (r->pos > 624 || r->next > 624 || (torch && !r->pos)) return false;
+    if (torch && (!ckr__rng_fits(r->kind, r->layout) || !r->seeded || r->has_float > 255 ||
+                  (r->has_float && !ckr__finite((double)r->float_normal)) ||
+                  (r->has_normal && !(ckr__finite(r->old_x) && ckr__finite(r->old_rho)))))
+        return false;
+    if (r->kind == CKR_RNG_PYTHON && r->layout != 3 && r->layout != 2) return false;
+    if (!torch && r->has_normal > 1) return false;
+    return (!r->has_normal || ckr__finite(r->normal)) && !ckr__mt_degenerate(r->u.key);
+}
+
+/* As strict as decoding from the framework's own bytes. */
+static bool ckr__pack_ok(const ckr_rng *r)
+{
+    if (ckr__rng_is_mt(r->kind)) return ckr__pack_mt_ok(r);
+    if (r->has_uint32 > 1) return false;
+    switch ((int)r->kind) {
+    case CKR_RNG_TORCH_CUDA:
+        return (!r->layout || r->layout == 824016 || ckr__rng_fits(r->kind, r->layout)) &&
+               r->offset % 4 == 0 && r->offset <= INT64_MAX;
+    case CKR_RNG_TORCH_MPS: return r->offset <= INT64_MAX;
+    case CKR_RNG_PCG64:
+    case CKR_RNG_PCG64DXSM: return (r->u.w[2] & 1) != 0;
+    case CKR_RNG_PHILOX:    return r->pos <= 4;
+    case CKR_RNG_LLMC:      return r->u.w[0] != 0;
+    case CKR_RNG_SFC64:
+    case CKR_RNG_JAX:
+    case CKR_RNG_XLA:       return true;
+    case CKR_RNG_OPAQUE:    return r->layout <= 2496;
+    default:                return false;
+    }
+}
+
+static bool ckr__unpack(uint8_t *p, size_t n, ckr_rng *r)
+{
+    memset(r, 0, sizeof *r);
+    if (n < CKR__PACK_HEAD || p[0] != 1) return false;
+    ckr__rng_move(r, CKR_RNG_PACKED_, p + 1, CKR__PACK_HEAD - 1, false);
+    if (n != CKR__PACK_HEAD + ckr__pack_rest(r, NULL, false)) return false;
+    if (n > CKR__PACK_MAX) return false;
+    ckr__pack_rest(r, p + CKR__PACK_HEAD, false);
+    return ckr__pack_ok(r);
+}
+
+/* What the framework stores, or what stands for it where it stores no bytes. */
+static ckr_result ckr__rng_bytes(ckr_error *e, ckr_rng_kind kind, const uint8_t *p, size_t n,
+                                 ckr_rng *out)
+{
+    const bool own = kind == CKR_RNG_OPAQUE ||
+                     (kind == CKR_RNG_NONE ? ckr__rng_kind_of_size(n) != CKR_RNG_NONE
+                                           : ckr__rng_fits((unsigned)kind, n));
+    if (own || !ckr__unpack((uint8_t *)(uintptr_t)p, n, out))
+        return ckr__rng_parse(e, kind, p, n, out);
+    if (kind == CKR_RNG_NONE || (int)kind == out->kind) return CKR_OK;
+    return ckr__fail(e, CKR_ITEM_RNG_FORM, NULL, CKR_NO_OFFSET, "",
+                     "an encoded generator of kind %s, expected %s",
+                     ckr_rng_kind_name((ckr_rng_kind)out->kind), ckr_rng_kind_name(kind));
 }
 
 CKR_API ckr_result ckr_rng_decode(ckr_rng_kind kind, const void *bytes, size_t n, ckr_rng *out,
@@ -19889,7 +20120,7 @@ CKR_API ckr_result ckr_rng_decode(ckr_rng_kind kind, const void *bytes, size_t n
     if (!err) err = &own;
     memset(err, 0, sizeof *err);
     err->offset = CKR_NO_OFFSET;
-    ckr_result r = ckr__rng_parse(err, kind, (const uint8_t *)bytes, n, out);
+    ckr_result r = ckr__rng_bytes(err, kind, (const uint8_t *)bytes, n, out);
     if (r != CKR_OK) memset(out, 0, sizeof *out);
     return r;
 }
@@ -19927,8 +20158,14 @@ static size_t ckr__rng_to_bytes(const ckr_rng *r, uint8_t *out)
 
 CKR_API size_t ckr_rng_encode(const ckr_rng *r, void *out, size_t cap)
 {
-    const size_t n = ckr__rng_bytes_size(r);
-    if (n && out && n <= cap) (void)ckr__rng_to_bytes(r, (uint8_t *)out);
+    ckr_rng from = *r;
+    size_t n = ckr__rng_bytes_size(r);
+    const bool own = n > 0;
+    if (!own && ckr__pack_ok(r)) n = CKR__PACK_HEAD + ckr__pack_rest(&from, NULL, false);
+    if (n && out && n <= cap) {
+        if (own) (void)ckr__rng_to_bytes(r, (uint8_t *)out);
+        else (void)ckr__pack(r, (uint8_t *)out);
+    }
     return n;
 }
 
@@ -21982,74 +22219,7 @@ static bool ckr__derive_index(const uint32_t size[CKR__AXES], const uint32_t at[
     return true;
 }
 
-/* >>rng.remap.pack: a state as bytes, every field of it, for the record */
-
-#define CKR__PACK_HEAD 93
-#define CKR__PACK_MAX (CKR__PACK_HEAD + 2496)
-
-/* The words or bytes behind the head; how many bytes they are. */
-static size_t ckr__pack_rest(ckr_rng *r, uint8_t *p, bool write)
-{
-    const bool mt = ckr__rng_is_mt(r->kind), mps = r->kind == CKR_RNG_TORCH_MPS;
-    const size_t size = mt ? 4 : mps || r->kind == CKR_RNG_OPAQUE ? 1 : 8;
-    const size_t n = mt ? 624 : mps ? 28 : size == 1 ? r->layout : 16;
-    return p ? ckr__rng_numbers(&r->u, p, size, n, write) : size * n;
-}
-
-/* At most CKR__PACK_MAX bytes. */
-static size_t ckr__pack(const ckr_rng *state, uint8_t *out)
-{
-    ckr_rng r = *state;
-    out[0] = 1;                /* version of this form                                  */
-    ckr__rng_move(&r, CKR_RNG_PACKED_, out + 1, CKR__PACK_HEAD - 1, true);
-    return CKR__PACK_HEAD + ckr__pack_rest(&r, out + CKR__PACK_HEAD, true);
-}
-
-static bool ckr__pack_mt_ok(const ckr_rng *r)
-{
-    const bool torch = r->kind == CKR_RNG_TORCH_CPU;
-    if (r->pos > 624 || r->next > 624 || (torch && !r->pos)) return false;
-    if (torch && (!ckr__rng_fits(r->kind, r->layout) || !r->seeded || r->has_float > 255 ||
-                  (r->has_float && !ckr__finite((double)r->float_normal)) ||
-                  (r->has_normal && !(ckr__finite(r->old_x) && ckr__finite(r->old_rho)))))
-        return false;
-    if (r->kind == CKR_RNG_PYTHON && r->layout != 3 && r->layout != 2) return false;
-    if (!torch && r->has_normal > 1) return false;
-    return (!r->has_normal || ckr__finite(r->normal)) && !ckr__mt_degenerate(r->u.key);
-}
-
-/* As strict as decoding from the framework's own bytes. */
-static bool ckr__pack_ok(const ckr_rng *r)
-{
-    if (ckr__rng_is_mt(r->kind)) return ckr__pack_mt_ok(r);
-    if (r->has_uint32 > 1) return false;
-    switch ((int)r->kind) {
-    case CKR_RNG_TORCH_CUDA:
-        return (!r->layout || r->layout == 824016 || ckr__rng_fits(r->kind, r->layout)) &&
-               r->offset % 4 == 0 && r->offset <= INT64_MAX;
-    case CKR_RNG_TORCH_MPS: return r->offset <= INT64_MAX;
-    case CKR_RNG_PCG64:
-    case CKR_RNG_PCG64DXSM: return (r->u.w[2] & 1) != 0;
-    case CKR_RNG_PHILOX:    return r->pos <= 4;
-    case CKR_RNG_LLMC:      return r->u.w[0] != 0;
-    case CKR_RNG_SFC64:
-    case CKR_RNG_JAX:
-    case CKR_RNG_XLA:       return true;
-    case CKR_RNG_OPAQUE:    return r->layout <= 2496;
-    default:                return false;
-    }
-}
-
-static bool ckr__unpack(uint8_t *p, size_t n, ckr_rng *r)
-{
-    memset(r, 0, sizeof *r);
-    if (n < CKR__PACK_HEAD || p[0] != 1) return false;
-    ckr__rng_move(r, CKR_RNG_PACKED_, p + 1, CKR__PACK_HEAD - 1, false);
-    if (n != CKR__PACK_HEAD + ckr__pack_rest(r, NULL, false)) return false;
-    if (n > CKR__PACK_MAX) return false;
-    ckr__pack_rest(r, p + CKR__PACK_HEAD, false);
-    return ckr__pack_ok(r);
-}
+/* >>rng.remap.pack: bytes as text, for the record */
 
 static const char ckr__base64_digits[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -23086,8 +23256,8 @@ static void ckr__proof_chance(const ckr__remap *m, ckr__buf *b, const char *what
     if (!n) return;
     ckr__buf_printf(b, "%llu %s streams", (unsigned long long)n, what);
     if (n > 1)
-        ckr__buf_printf(b, ", states compared with each other; that two meet within 2^%d draws "
-                        "has a chance of at most 2^%d", draws,
+        ckr__buf_printf(b, ", all states compared; the chance that two meet within 2^%d draws is "
+                           "at most 2^%d", draws,
                         ckr__log2_square(n) + draws - period);
     ckr__buf_str(b, ". ");
 }
@@ -23106,14 +23276,15 @@ static void ckr__remap_proof(ckr__remap *m)
         ckr__buf_printf(&b, "%llu counter streams under %llu keys", (unsigned long long)p.n_counter,
                         (unsigned long long)p.n_key);
     if (p.n_counter && p.n_key == p.n_counter)
-        ckr__buf_str(&b, ", one each: no two ever see the same (key, counter), whatever is drawn");
+        ckr__buf_str(&b, ", one each: no two ever use the same (key, counter), however much is "
+                         "drawn");
     else if (p.min_gap && m->out->disjoint)
-        ckr__buf_printf(&b, ": those under one key start %llu words apart or more, and at most "
-                        "%llu are drawn", (unsigned long long)p.min_gap,
+        ckr__buf_printf(&b, "; streams under one key start at least %llu words apart, and at most "
+                            "%llu are drawn", (unsigned long long)p.min_gap,
                         (unsigned long long)m->job->draws);
     else if (p.min_gap)
-        ckr__buf_printf(&b, ": under one key they stand %llu words apart, the one behind repeats "
-                        "the one ahead from there on", (unsigned long long)p.min_gap);
+        ckr__buf_printf(&b, "; two under one key are %llu words apart: the later one's draws are "
+                            "repeated by the other", (unsigned long long)p.min_gap);
     if (p.n_shared)
         ckr__buf_printf(&b, "; %llu keys serve streams of two names, as the framework seeds them",
                         (unsigned long long)p.n_shared);
@@ -23121,7 +23292,7 @@ static void ckr__remap_proof(ckr__remap *m)
     ckr__proof_chance(m, &b, "mt19937", p.n_mt, 19936);
     ckr__proof_chance(m, &b, "PCG64", p.n_pcg, 128);
     if (p.n_other)
-        ckr__buf_printf(&b, "%llu streams of other kinds, states compared with each other. ",
+        ckr__buf_printf(&b, "%llu streams of other kinds, all states compared. ",
                         (unsigned long long)p.n_other);
     if (!n) ckr__buf_str(&b, "There are no streams. ");
     if (p.n_same)
@@ -23141,116 +23312,148 @@ static const char *ckr__fam_subject(ckr__ctx *c, const ckr__fam *f)
     return ckr__printf(c, "%s %.120s", ckr_rng_kind_name(f->kind), f->name);
 }
 
-static void ckr__remap_say(ckr__remap *m, const ckr__fam *f, const char *code,
-                                 ckr_severity severity, uint64_t n, const char *reason,
-                                 const char *remedy)
+/* What n streams of a family do: "1 stream continues ...", "6 streams continue ...". */
+typedef struct ckr__rng_saying {
+    const char  *code;
+    ckr_severity severity;
+    const char  *one, *many, *rest, *remedy;
+} ckr__rng_saying;
+
+static void ckr__remap_count(ckr__remap *m, const ckr__fam *f, uint64_t n, const ckr__rng_saying *s)
 {
-    const char *unit = !strcmp(code, "CKR_RNG_SHARED") ? "rank" : "stream";
-    const char *subject = "rng", *value = NULL;
+    const char *value;
     if (!n) return;
-    if (f) subject = ckr__fam_subject(m->c, f);
-    if (f)
-        value = ckr__printf(m->c, "%llu %s%s", (unsigned long long)n, unit, n == 1 ? "" : "s");
-    ckr__say(m->c, code, severity, subject, NULL, value, reason, remedy);
+    value = ckr__printf(m->c, "%llu stream%s", (unsigned long long)n, n == 1 ? "" : "s");
+    ckr__say(m->c, s->code, s->severity, ckr__fam_subject(m->c, f), NULL, value,
+             ckr__printf(m->c, "%s %s%s", value ? value : "", n == 1 ? s->one : s->many, s->rest),
+             s->remedy);
 }
 
-static const struct ckr__rng_saying {
-    size_t      at;            /* of the count in ckr__fam                               */
-    const char *code;
-    ckr_severity severity;
-    const char *reason, *remedy;
-} ckr__rng_sayings[] = {
-    { offsetof(ckr__fam, n_kept), "CKR_RNG_KEPT", CKR_EXACT, "go on where they stood", NULL },
-    { offsetof(ckr__fam, n_copied), "CKR_RNG_SHARED", CKR_EXACT,
-      "ranks that saved none share the stream of their scope", NULL },
-    { offsetof(ckr__fam, n_returned), "CKR_RNG_RETURNED", CKR_EXACT,
-      "carried since an earlier conversion, and back as they were", NULL },
-    { offsetof(ckr__fam, n_parked), "CKR_RNG_CARRIED", CKR_CHANGED,
-      "have no rank or file in the coming run; kept in the side file, and back with their ranks",
-      NULL },
-    { offsetof(ckr__fam, n_missing), "CKR_W_RNG_MISSING", CKR_APPROX,
-      "were not saved (one process wrote for all, or a file is missing): derived anew", NULL },
-    { offsetof(ckr__fam, n_repaired), "CKR_RNG_REPAIRED", CKR_CHANGED,
-      "repeated another rank's: derived anew, one of each was kept", NULL },
-    { offsetof(ckr__fam, n_none), "CKR_W_RNG_OPAQUE", CKR_LOST,
-      "this device's generator cannot be seeded here: the framework's own start-up seed is used",
-      NULL },
-    { offsetof(ckr__fam, n_sibling), "CKR_W_RNG_SIBLINGS", CKR_EXACT,
-      "states of other devices as one process saw them: no rank's own, not used", NULL },
-    { offsetof(ckr__fam, n_extra), "CKR_W_RNG_EXTRA", CKR_EXACT,
-      "of ranks that the run did not have: left by another one, not used", NULL },
-    { offsetof(ckr__fam, n_alone), "CKR_W_RNG_PARTIAL", CKR_EXACT,
-      "of few ranks' devices only: the other ranks have none and get none", NULL },
-    { offsetof(ckr__fam, n_alike), "CKR_W_RNG_DUPLICATES", CKR_EXACT,
-      "are equal on all ranks: taken as one stream for all, as a run has it that seeds every rank "
-      "alike",
-      "--rng remap gives each rank its own" },
-    { offsetof(ckr__fam, n_odd), "CKR_W_RNG_ODD", CKR_EXACT,
-      "hold bytes that the framework does not write and reads over: high halves of words, flags "
-      "other than 0 and 1, values behind a flag that is 0",
-      NULL },
-    { offsetof(ckr__fam, n_aligned), "CKR_W_RNG_OFFSET", CKR_CHANGED,
-      "stood at an offset that is no multiple of 4, which torch refuses: moved on to the next one",
-      NULL },
-    { offsetof(ckr__fam, n_stale), "CKR_W_RNG_STALE", CKR_APPROX,
-      "were carried in the side file, but the run has gone on since it was written: not used, "
-      "derived anew where a rank needs them",
-      NULL },
-    { offsetof(ckr__fam, n_moved), "CKR_W_RNG_SCOPE", CKR_EXACT,
-      "the framework shares them between ranks, but the states differ: taken as they are", NULL },
-    { offsetof(ckr__fam, n_replay), "CKR_W_RNG_REPLAY", CKR_APPROX,
-      "stand before where an earlier checkpoint of this run stood: what was drawn comes again",
-      "--rng reseed --seed S" }
+static const struct { size_t at; ckr__rng_saying say; } ckr__rng_sayings[] = {
+    { offsetof(ckr__fam, n_kept),
+      { "CKR_RNG_KEPT", CKR_EXACT, "continues from its", "continue from their",
+        " saved state", NULL } },
+    { offsetof(ckr__fam, n_copied),
+      { "CKR_RNG_SHARED", CKR_EXACT, "equals", "equal",
+        " a saved one, which the framework shares over the other axes", NULL } },
+    { offsetof(ckr__fam, n_returned),
+      { "CKR_RNG_RETURNED", CKR_EXACT, "returns", "return",
+        " unchanged from ckptresume.json, where an earlier conversion kept what had no rank",
+        NULL } },
+    { offsetof(ckr__fam, n_parked),
+      { "CKR_RNG_CARRIED", CKR_CHANGED, "has", "have",
+        " no rank or file in the coming run; ckptresume.json keeps what was saved until the ranks "
+        "return", NULL } },
+    { offsetof(ckr__fam, n_missing),
+      { "CKR_W_RNG_MISSING", CKR_APPROX, "was", "were",
+        " not saved (one process wrote for all, or a file is missing); derived from the run's key "
+        "instead", NULL } },
+    { offsetof(ckr__fam, n_repaired),
+      { "CKR_RNG_REPAIRED", CKR_CHANGED, "repeated", "repeated",
+        " another rank's draws; one of each is kept, the others are derived from the run's key",
+        NULL } },
+    { offsetof(ckr__fam, n_none),
+      { "CKR_W_RNG_OPAQUE", CKR_LOST, "is", "are",
+        " of a device whose generator cannot be seeded here; the framework uses its own start-up "
+        "seed", NULL } },
+    { offsetof(ckr__fam, n_sibling),
+      { "CKR_W_RNG_SIBLINGS", CKR_EXACT, "is", "are",
+        " one process's view of another rank's device; not used", NULL } },
+    { offsetof(ckr__fam, n_extra),
+      { "CKR_W_RNG_EXTRA", CKR_EXACT, "belongs", "belong",
+        " to ranks that the run did not have; another run left what is there, and it is not used",
+        NULL } },
+    { offsetof(ckr__fam, n_alone),
+      { "CKR_W_RNG_PARTIAL", CKR_EXACT, "is", "are",
+        " of a device that only some ranks have; the other ranks saved none and get none", NULL } },
+    { offsetof(ckr__fam, n_alike),
+      { "CKR_W_RNG_DUPLICATES", CKR_EXACT, "is", "are",
+        " equal on all ranks, as in a run that seeds every rank alike; taken as one stream for all",
+        "--rng remap gives each rank its own stream" } },
+    { offsetof(ckr__fam, n_odd),
+      { "CKR_W_RNG_ODD", CKR_EXACT, "holds", "hold",
+        " bytes that the framework never writes and ignores when it reads", NULL } },
+    { offsetof(ckr__fam, n_aligned),
+      { "CKR_W_RNG_OFFSET", CKR_CHANGED, "stood", "stood",
+        " at an offset that is not a multiple of 4, which torch refuses; moved on to the next one",
+        NULL } },
+    { offsetof(ckr__fam, n_stale),
+      { "CKR_W_RNG_STALE", CKR_APPROX, "is", "are",
+        " older in ckptresume.json than the checkpoint; not used, and ranks that need one get a "
+        "new one", NULL } },
+    { offsetof(ckr__fam, n_moved),
+      { "CKR_W_RNG_SCOPE", CKR_EXACT, "differs", "differ",
+        " between ranks although the framework shares them; each rank keeps its own", NULL } },
+    { offsetof(ckr__fam, n_replay),
+      { "CKR_W_RNG_REPLAY", CKR_APPROX, "stands", "stand",
+        " before an earlier checkpoint of this run; the draws between the two come again",
+        "--rng reseed --seed S" } }
 };
+
+/* Those of which the policy decides whether they stay, and what is new. */
+static void ckr__remap_report_policy(ckr__remap *m, const ckr__fam *f)
+{
+    const bool kept = m->job->policy == CKR_RNG_KEEP;
+    const char *remap = kept ? "--rng remap gives each rank its own stream" : NULL;
+    const ckr_severity severity = kept ? CKR_CHANGED : CKR_EXACT;
+    const ckr__rng_saying seeded = { "CKR_RNG_RESEEDED", CKR_CHANGED, "starts", "start",
+                                     " from the seed that was given", NULL },
+                          derived = { "CKR_W_RNG_DERIVED", CKR_APPROX, "belongs",
+                                      "belong", " to new ranks; derived from the run's key", NULL },
+                          twice = { "CKR_W_RNG_DUPLICATES", severity,
+                                    kept ? "equals" : "equalled", kept ? "equal" : "equalled",
+                                    kept ? " another rank's that should differ; kept as saved"
+                                         : " another rank's that should differ", remap },
+                          ahead = { "CKR_W_RNG_OVERLAP", severity,
+                                    kept ? "has" : "had", kept ? "have" : "had",
+                                    kept ? " another rank's seed and will repeat its draws; kept "
+                                           "as saved"
+                                         : " another rank's seed and would have repeated its draws",
+                                    remap };
+    ckr__remap_count(m, f, f->n_new, m->reseed ? &seeded : &derived);
+    if (m->reseed) return;
+    ckr__remap_count(m, f, f->n_duplicate, &twice);
+    ckr__remap_count(m, f, f->n_overlap, &ahead);
+}
 
 static void ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
 {
-    const bool kept = m->job->policy == CKR_RNG_KEEP;
-    const char *why = f->partial    ? "the device is these ranks' alone"
+    const char *why = f->partial    ? "only these ranks have this device"
                       : m->from.ranks == 1
-                          ? "one rank alone was saved: each other is taken to have its own"
-                      : f->fixed    ? "so the framework seeds them"
-                      : f->recorded ? "so it was when the run was first converted"
-                                    : "the framework leaves it to the script: so the states show";
+                          ? "only one rank's state was saved; each other rank is assumed to have "
+                            "its own"
+                      : f->fixed    ? "this is how the framework seeds its ranks"
+                      : f->recorded ? "this is what the first conversion of the run recorded"
+                                    : "not fixed by the framework; inferred from the saved states";
     /* over which ranks it varies, and who says so: all of a remap rests on it */
     if (!m->reseed && (f->n_saved || f->recorded))
         ckr__say(m->c, "CKR_RNG_SCOPE", CKR_EXACT, ckr__fam_subject(m->c, f), NULL,
                  f->axes ? ckr__printf(m->c, "varies over %s", f->scope) : "one for all ranks",
                  why, NULL);
     for (size_t i = 0; i < sizeof ckr__rng_sayings / sizeof *ckr__rng_sayings; i++) {
-        const struct ckr__rng_saying *s = &ckr__rng_sayings[i];
         uint64_t n;
-        memcpy(&n, (const char *)f + s->at, sizeof n);
-        ckr__remap_say(m, f, s->code, s->severity, n, s->reason, s->remedy);
+        memcpy(&n, (const char *)f + ckr__rng_sayings[i].at, sizeof n);
+        ckr__remap_count(m, f, n, &ckr__rng_sayings[i].say);
     }
-    ckr__remap_say(m, f, m->reseed ? "CKR_RNG_RESEEDED" : "CKR_W_RNG_DERIVED",
-                   m->reseed ? CKR_CHANGED : CKR_APPROX, f->n_new,
-                   m->reseed ? "from the seed that was given"
-                             : "belong to ranks that are new: derived from the run's key",
-                   NULL);
-    if (m->reseed) return;
-    ckr__remap_say(m, f, "CKR_W_RNG_DUPLICATES", kept ? CKR_CHANGED : CKR_EXACT, f->n_duplicate,
-                   kept ? "were saved equal to another rank's that should differ; kept so"
-                        : "were saved equal to another rank's that should differ",
-                   kept ? "--rng remap" : NULL);
-    ckr__remap_say(m, f, "CKR_W_RNG_OVERLAP", kept ? CKR_CHANGED : CKR_EXACT, f->n_overlap,
-                   kept ? "have the seed of another rank that is further on, and will repeat it; "
-                          "kept so"
-                        : "have the seed of another rank that is further on",
-                   kept ? "--rng remap" : NULL);
+    ckr__remap_report_policy(m, f);
 }
 
 static void ckr__remap_report(ckr__remap *m, bool foreign, bool begun)
 {
-    char text[120];
     for (uint32_t i = 0; i < m->n_fams; i++) ckr__remap_report_fam(m, &m->fams[i]);
-    ckr__remap_say(m, NULL, "CKR_RNG_NONE", CKR_EXACT, !m->n_fams,
-                   "the checkpoint holds no random streams: the coming run seeds its own", NULL);
-    ckr__remap_say(m, NULL, "CKR_W_RNG_LINEAGE", CKR_CHANGED, foreign,
-                   "the side file's record is of another topology and was not used", NULL);
-    ckr__sprint(text, sizeof text, "a record begins: key %08lx%08lx, generation %lu",
-                (unsigned long)m->key[0], (unsigned long)m->key[1], (unsigned long)m->generation);
-    ckr__remap_say(m, NULL, "CKR_RNG_LINEAGE", CKR_EXACT, begun, text, NULL);
+    if (!m->n_fams)
+        ckr__say(m->c, "CKR_RNG_NONE", CKR_EXACT, "rng", NULL, NULL,
+                 "the checkpoint holds no random streams; the coming run seeds its own", NULL);
+    if (foreign)
+        ckr__say(m->c, "CKR_W_RNG_LINEAGE", CKR_CHANGED, "rng", NULL, NULL,
+                 "ckptresume.json records the streams of another topology; the record is not used",
+                 NULL);
+    if (begun)
+        ckr__say(m->c, "CKR_RNG_LINEAGE", CKR_EXACT, "rng", NULL, NULL,
+                 ckr__printf(m->c, "new ranks' streams will be derived from key %08lx%08lx (kept "
+                                   "in ckptresume.json); generation %lu",
+                             (unsigned long)m->key[0], (unsigned long)m->key[1],
+                             (unsigned long)m->generation), NULL);
 }
 
 static void ckr__remap_verdict(ckr__remap *m)
@@ -23401,8 +23604,8 @@ static ckr_result ckr__rng_remap(ckr__ctx *c, const ckr__rng_job *job, ckr__rng_
     c->notes = &m.notes;
     c->n_notes = &out->n_notes;
     if (job->mode == CKR_MODE_TRANSFER) {
-        ckr__remap_say(&m, NULL, "CKR_RNG_TRANSFER", CKR_CHANGED, 1,
-                       "weights only: the coming run seeds its own streams", NULL);
+        ckr__say(m.c, "CKR_RNG_TRANSFER", CKR_CHANGED, "rng", NULL, NULL,
+                 "weights only: the coming run seeds its own streams", NULL);
         out->proof = "No stream is taken over.";
         out->disjoint = true;
         ckr__remap_verdict(&m);
@@ -24754,14 +24957,14 @@ static ckr_result ckr__lr_drift(ckr__ctx *c, ckr_state *s, const ckr_schedule *x
     if (x->opaque || !s->n_groups) return CKR_OK;
     if (few)
         ckr__say(c, "CKR_W_LR_FLOAT32", CKR_CHANGED, "lr", NULL, NULL,
-                 "the LR is a tensor of float32, in which torch computes it: what is said here is "
-                 "as near as that", NULL);
+                 "the LR is a float32 tensor: the values here are as exact as float32", NULL);
     ckr_result r = ckr__sched_drift(c, x, &drift, &lane);
     if (r != CKR_OK || !(drift > (few ? CKR__LR_FEW : CKR__LR_SAVED))) return r;
     ckr__sprint(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
     ckr__sprint(text, sizeof text, "%.17g", x->lanes[lane].anchor);
     return ckr__say(c, "CKR_W_LR_DRIFT", CKR_CHANGED, subject, text, NULL,
-                    "the group's LR is not what its scheduler says at this step", NULL);
+                    "the group's saved LR is not the one that its scheduler has at this step",
+                    NULL);
 }
 
 /* The updates that have been done. */
@@ -24803,8 +25006,8 @@ static void ckr__sched_conceal(ckr_schedule *x, const char *reason)
 /* One of several that step the same optimizer. */
 static void ckr__sched_share(ckr_schedule *x)
 {
-    ckr__sched_conceal(x, "several schedulers step one optimizer: the LR is what they make of it "
-                          "together, in an order that the file does not tell");
+    ckr__sched_conceal(x, "several schedulers step one optimizer, and the file does not record in "
+                          "which order: their common LR is not known");
     x->unclocked = false;
 }
 
@@ -24814,11 +25017,11 @@ static bool ckr__sched_unclocked(ckr__ctx *c, ckr_schedule *x, int64_t ticks, in
 {
     const char *reason =
         updates < 0
-            ? ckr__printf(c, "the scheduler has counted %lld steps, as many as there were epochs, "
-                             "and nothing counts the updates: whether it is stepped with each is "
-                             "not known", (long long)ticks)
-            : ckr__printf(c, "the scheduler has counted %lld steps in %lld updates: when it is "
-                             "stepped next, as once per epoch, is not known",
+            ? ckr__printf(c, "the scheduler has counted %lld steps, as many as epochs, and nothing "
+                             "counts the updates: the file does not show whether the script steps "
+                             "it with each update", (long long)ticks)
+            : ckr__printf(c, "the scheduler has counted %lld steps in %lld updates: the file does "
+                             "not show when the script steps it next",
                           (long long)ticks, (long long)updates);
     if (!reason) return false;
     ckr__sched_conceal(x, reason);
@@ -24876,8 +25079,8 @@ static ckr_result ckr__torch_follows(ckr__ctx *c, const ckr_node *state, const c
     if (!state) {
         y = ckr__sched_copy(c, want);
         if (!y) return c->err->code;
-        ckr__sched_conceal(y, "the file has no state of a scheduler: the coming run's begins where "
-                              "its script lets it, as at 0");
+        ckr__sched_conceal(y, "the file has no scheduler state: the coming run's scheduler starts "
+                              "where its script puts it, usually at 0");
         *out = y;
         return CKR_OK;
     }
@@ -24952,8 +25155,8 @@ static bool ckr__setting_scheduler(ckr__out *o, const ckr_schedule *now, const c
     const char *place = !function                         ? "torch.optim.lr_scheduler"
                         : !strncmp(now->kind, "diff", 4) ? "diffusers.optimization.get_scheduler"
                                                           : "transformers.get_scheduler";
-    static const char why[] = "the LR follows another curve: the files hold the scheduler's clock "
-                              "and base LRs, not these";
+    static const char why[] = "the LR follows another curve: the files hold only the "
+                              "scheduler's clock and base LRs";
     double top, had = ckr__nan();
     if (now->opaque || !name || (!function && strncmp(now->kind, "torch:", 6) != 0)) return true;
     if (same && ((stated && !function) || ckr__node_equal(now->params, was->params))) return true;
@@ -24980,8 +25183,8 @@ static bool ckr__setting_scheduler(ckr__out *o, const ckr_schedule *now, const c
     }
     if (top == top)
         ckr__require(o, "optimizer", "lr", ckr__make_float(o->c, top), NULL, true,
-                     "the schedule takes a part of its curve from the LR that the optimizer is "
-                     "built with; the groups' come from the checkpoint");
+                     "the schedule computes part of its curve from the LR with which the script "
+                     "builds the optimizer");
     return !ckr__failed(o->c);
 }
 
@@ -25038,8 +25241,8 @@ static bool ckr__batch_scripted(ckr__out *o, int64_t all, uint32_t ranks)
     ckr__batch_split(all, ranks, &micro, &steps);
     return ckr__require(o, "torch.utils.data.DataLoader", "batch_size",
                         ckr__make_int(o->c, micro), NULL, true,
-                        "an update takes other samples; this is a rank's share of them where no "
-                        "gradients are accumulated, else batch_size times the steps of that is");
+                        "an update covers a different number of samples; this is one "
+                        "rank's share, divided by the accumulation steps where there are any");
 }
 
 /* Other ranks, and no file tells the batch that they are to share. */
@@ -25048,19 +25251,32 @@ static ckr_result ckr__batch_unknown(ckr__ctx *c, uint32_t was, uint32_t ranks)
     return ckr__say(c, "CKR_W_BATCH_UNKNOWN", CKR_CHANGED, "samples per update",
                     ckr__printf(c, "on %u ranks", (unsigned)was),
                     ckr__printf(c, "on %u ranks", (unsigned)ranks),
-                    "no file tells the saved run's batch: with the same one on each rank an "
-                    "update takes other samples, and epochs other updates",
-                    "--set batch_size=N, the samples of an update, tells what a rank's is");
+                    "no file records the saved run's batch: with the same batch per rank, an "
+                    "update now covers a different number of samples, and an epoch has a different "
+                    "number of updates",
+                    "--set batch_size=N: the samples of one update; the settings then say each "
+                    "rank's share");
+}
+
+/* The coming run's ranks cannot share the batch: the nearest one that they can is taken. */
+static ckr_result ckr__batch_uneven(ckr__ctx *c, const char *code, const char *subject, int64_t all,
+                                    int64_t taken, uint32_t ranks)
+{
+    return ckr__say_int(c, code, CKR_APPROX, subject, all, taken,
+                        ckr__printf(c, "global batch %lld is not divisible by %u ranks: it becomes "
+                                       "%lld, so steps and samples diverge", (long long)all,
+                                    (unsigned)ranks, (long long)taken),
+                        "take a --dp that divides it");
 }
 
 static const char ckr__params_kept[] = "a checkpoint without weights cannot be loaded";
 static const char ckr__groups_kept[] = "the optimizer's file holds state and groups together";
-static const char ckr__clock_kept[] = "the schedule would stand at another step than the run";
+static const char ckr__clock_kept[] = "the schedule would be at another step than the run";
 
 /* Torch's schedulers, and those made like them, take the first LR from the optimizer's groups. */
 static const char ckr__lr_kept[] =
-    "the scheduler goes on from the LRs of the optimizer's groups, which are left out: the first "
-    "update would use a new optimizer's";
+    "the scheduler continues from the LRs of the optimizer's groups, which are left out: the first "
+    "update would use a new optimizer's LR";
 
 /* >>dialects.carry ------------------------------------------------------------ */
 /* Small values of other files in the side file: JSON, and what it has no form for as a dict of one
@@ -25342,7 +25558,7 @@ static ckr_node *ckr__groups_renumbered(ckr__ctx *c, const ckr_state *s, const c
                 ckr__say(c, "CKR_E_PARAM_NOT_IN_FILE", CKR_ERROR, g->params[k], NULL, NULL,
                          "the optimizer's file has no such parameter: torch would refuse a group "
                          "of another size",
-                         "leave it out, and add it to the optimizer after loading");
+                         "leave the parameter out, and add it to the optimizer after loading");
             if (named)
                 ckr__node_push(c, names, ckr__make_str(c, ckr__printf(c, "%s%s", wrapper ? wrapper
                                                                       : "", g->params[k])));
@@ -25501,7 +25717,7 @@ static void ckr__slot_inside(ckr__ctx *c, const ckr_state *s, const char *slot, 
         deep = v->u.items[i]->kind >= CKR_NODE_LIST && v->u.items[i]->kind != CKR_NODE_DTYPE;
     if (deep && strcmp(slot, "al") != 0 && !ckr__slot_note(s))     /* LBFGS makes `al` anew  */
         ckr__say(c, "CKR_W_SLOT_INSIDE", CKR_LOST, slot, NULL, NULL,
-                 "it is a part of the optimizer's state, and neither tensor nor number: it is not "
+                 "this part of the optimizer's state is neither a tensor nor a number; it is not "
                  "read", NULL);
 }
 
@@ -25511,7 +25727,7 @@ static void ckr__slots_kept(ckr__ctx *c, const ckr_state *s)
     const ckr_note *said = ckr__slot_note(s);
     if (said)
         ckr__say(c, "CKR_W_SLOT_INSIDE", CKR_EXACT, said->subject, NULL, NULL,
-                 "it goes along as it is", NULL);
+                 "it is copied unchanged", NULL);
 }
 
 /* Refuses to write an optimizer's state that is not whole. */
@@ -25520,7 +25736,8 @@ static void ckr__slots_whole(ckr__ctx *c, const ckr_state *s)
     const ckr_note *said = ckr__slot_note(s);
     if (said && !c->refused)
         ckr__refuse(c, CKR_ITEM_SLOT_CUT, said->subject,
-                    "it is neither tensor nor number, and not read: the state would not be whole",
+                    "it is neither a tensor nor a number and cannot be read, so the written state "
+                    "would be incomplete",
                     "leave out the optimizer: --without optimizer,groups");
 }
 
@@ -25579,8 +25796,8 @@ static void ckr__slots_hold(ckr__ctx *c, const ckr_state *s, ckr__slots_as as, c
     if (unsure && !c->refused)
         ckr__say(c, "CKR_W_SLOT_SQUARE", CKR_APPROX,
                  ckr__printf(c, "%s of %s", unsure->slot, unsure->name), NULL, NULL,
-                 "it is cut as its parameter, whose shape it has; but only square parameters have "
-                 "it, and it might be a matrix of their rows", remedy);
+                 "it has its parameter's shape and is cut like it; but only square parameters have "
+                 "such a tensor, so it may be a matrix of their rows instead", remedy);
     ckr__map_free(&params);
     ckr__map_free(&seen);
 }
@@ -28693,8 +28910,8 @@ static void ckr__gm_copies(ckr__gm *m)
         ckr__gm_say(m, "CKR_E_GROUP_COPIES", CKR_ERROR, b->name, m->key[m->order[i]].text,
                     ckr__gm_copy_text(m, a->group, m->order[i]),
                     ckr__gm_copy_text(m, b->group, m->order[i]),
-                    "two files hold the group of this parameter and disagree: they are of "
-                    "different steps or runs", "put back the right file");
+                    "two files hold this parameter's group and disagree: they belong to different "
+                    "steps or runs", "restore the right file");
     }
 }
 
@@ -28714,14 +28931,14 @@ static void ckr__gm_check_params(ckr__gm *m)
             else if (!transfer)
                 ckr__gm_say(m, recover ? "CKR_E_PARAM_NEW" : "CKR_W_PARAM_NEW",
                             recover ? CKR_ERROR : CKR_CHANGED, name, "", NULL, NULL,
-                            "no old group has this parameter: its moments and step start at 0",
+                            "no saved group has this parameter: its moments and step start at 0",
                             recover ? "--mode continue takes it as new" : NULL);
         }
     for (uint64_t p = 0; p < m->n_params && !transfer; p++)
         if (m->param[p].twin == p && !m->param[p].taken)
             ckr__gm_say(m, recover ? "CKR_E_PARAM_LOST" : "CKR_W_PARAM_LOST",
                         recover ? CKR_ERROR : CKR_LOST, m->param[p].name, "", NULL, NULL,
-                        "no new group has this parameter: its moments are not used",
+                        "no group of the coming run has this parameter: its moments are dropped",
                         recover ? "--mode continue leaves it behind" : NULL);
 }
 
@@ -28734,8 +28951,8 @@ static void ckr__gm_params(ckr__gm *m)
     if (!named) {
         if (m->mode != CKR_MODE_TRANSFER)
             ckr__gm_say(m, "CKR_E_PARAM_UNMATCHED", CKR_ERROR, "params", "params", NULL, NULL,
-                        "nothing says which old parameter is which: no names, and sizes and shapes "
-                        "do not settle it; moments cannot be given out",
+                        "the saved optimizer has no names, and shapes do not settle which "
+                        "parameter is which: its moments cannot be assigned",
                         "give the names of the parameters, or drop the moments");
         return;
     }
@@ -28820,10 +29037,12 @@ static bool ckr__gm_true(ckr__gm *m, const ckr_node *n)
 static void ckr__gm_conflict(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *want)
 {
     static const struct { const char *code, *reason, *remedy; } say[] = {
-        { "CKR_W_MERGED", "the old groups of this group disagree; asked for", NULL },
-        { "CKR_E_MERGE_CONFLICT", "the old groups of this group's parameters disagree",
+        { "CKR_W_MERGED", "the saved groups that become this one disagree; the value that was "
+                          "asked for is used", NULL },
+        { "CKR_E_MERGE_CONFLICT", "the saved groups that become this one disagree",
           "keep the groups apart, or let the new group say the value" },
-        { "CKR_E_GROUP_AMBIGUOUS", "nothing says which old group this is, and they disagree",
+        { "CKR_E_GROUP_AMBIGUOUS", "nothing says which saved group this is, and the saved groups "
+                                   "disagree",
           "give the names of the parameters of both runs" }
     };
     const bool settled = m->mode == CKR_MODE_CONTINUE && want->node;
@@ -28849,12 +29068,13 @@ static void ckr__gm_differ(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *have
                           "set it back, or --mode continue takes the new value");
     else if (on)
         ckr__gm_say_field(m, "CKR_W_AMSGRAD_ON", CKR_APPROX, k, a, b,
-                          "max_exp_avg_sq is not in the checkpoint and starts as exp_avg_sq", NULL);
+                          "the checkpoint has no max_exp_avg_sq; it starts as a copy of exp_avg_sq",
+                          NULL);
     else
         ckr__gm_say_field(m, amsgrad ? "CKR_W_AMSGRAD_OFF" : k->code, CKR_CHANGED, k, a, b,
                           amsgrad ? "max_exp_avg_sq is dropped"
                           : k == &m->key[CKR__K_BETAS] || k == &m->key[CKR__K_MOMENTUM]
-                              ? "asked for; the moments were averaged with the old value"
+                              ? "the saved moments were averaged with the old value"
                               : "asked for",
                           NULL);
 }
@@ -28896,7 +29116,7 @@ static void ckr__gm_decide(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *want
             ckr__gm_differ(m, k, have, want);
         else
             ckr__gm_say_field(m, "CKR_N_NOT_IN_CKPT", CKR_EXACT, k, NULL, ckr__gm_text_of(m, want),
-                              "the checkpoint does not have this field, so it cannot be compared",
+                              "the checkpoint does not record this field, so it cannot be compared",
                               NULL);
     } else if (k->n > 1) {
         ckr__gm_conflict(m, k, want);
@@ -28904,7 +29124,7 @@ static void ckr__gm_decide(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *want
         ckr__gm_differ(m, k, have, want);
     } else if (have->node && !want->node && k->kind == CKR__F_UNKNOWN) {
         ckr__gm_say_field(m, "CKR_N_GROUP_KEY", CKR_EXACT, k, NULL, NULL,
-                          "a field that is not known here is kept as it is", NULL);
+                          "this library does not know this field; it is kept unchanged", NULL);
     }
 }
 
@@ -28942,7 +29162,7 @@ static void ckr__gm_decide_base(ckr__gm *m, uint32_t key)
         k->out = *want;
         ckr__gm_say_field(m, "CKR_FIX_INITIAL_LR", CKR_CHANGED, k, "absent",
                           ckr__gm_text_of(m, want),
-                          "the group has no initial_lr; the configuration gives it", NULL);
+                          "the group has no initial_lr; the configuration's is used", NULL);
     }
     if (k->out.node || !initial) m->base = &k->out;
 }
@@ -29037,10 +29257,10 @@ static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr
         ckr__gm_say(m, error ? "CKR_E_GROUP_NEW" : "CKR_W_GROUP_NEW",
                     error ? CKR_ERROR : CKR_CHANGED, ckr__gm_subject(m, false, group, ""), "",
                     NULL, NULL,
-                    known ? "no old group has a parameter of this group: its fields are the "
-                            "configuration's"
-                          : "no old group has a parameter of this group, and the run does not say "
-                            "what its fields are",
+                    known ? "no saved group has a parameter of this group; its fields come from "
+                            "the configuration"
+                          : "no saved group has a parameter of this group, and the coming run does "
+                            "not give its fields",
                     known ? "--mode continue takes it as new" : "give the fields of the group");
     m->pool = pool;
     m->group = group;
@@ -29291,7 +29511,7 @@ static ckr_result ckr__decide_hyper(ckr__decide *d, const ckr_setting *x, double
     if (r != CKR_OK || !zero) return r;
     ckr__sprint(subject, sizeof subject, "%s of %llu groups", x->key, (unsigned long long)zero);
     return ckr__say(d->c, "CKR_SET_KEPT", CKR_EXACT, subject, "0", "0",
-                    "groups without weight decay are so on purpose",
+                    "groups without weight decay keep 0",
                     "--set GROUP.weight_decay=V for one of them");
 }
 
@@ -29304,7 +29524,8 @@ static bool ckr__decide_keeps(const ckr__decide *d)
 static ckr_result ckr__decide_unused(ckr__decide *d, const char *key, const char *value)
 {
     return ckr__say(d->c, "CKR_SET_UNUSED", CKR_EXACT, key, NULL, value,
-                    "--lr-policy keep goes on as the checkpoint would have: this has no effect",
+                    "--lr-policy keep continues as the checkpoint would have, so this setting has "
+                    "no effect",
                     "another --lr-policy");
 }
 
@@ -29323,10 +29544,10 @@ static ckr_result ckr__decide_scaled_away(ckr__decide *d, const char *key)
     return ckr__rebase_fail(d->c, key,
                             "--lr-policy target uses it from the next update on, --lr-policy "
                             "rewarm --rewarm-steps N warms up to it; or leave it out",
-                            splice ? "--lr-policy splice scales the new schedule to go on from the "
-                                     "LR that was used last: the LR asked for would not be used"
-                                   : "--lr-policy stretch goes on with the old curve over another "
-                                     "length: what is asked for would not be used");
+                            splice ? "--lr-policy splice scales the new schedule to continue from "
+                                     "the last LR, so the LR that was asked for would not be used"
+                                   : "--lr-policy stretch continues the saved curve over another "
+                                     "length, so this setting would not be used");
 }
 
 static double ckr__lane_shown(const ckr_schedule *s, const char *key, uint64_t lane)
@@ -29364,15 +29585,16 @@ static const char *ckr__decide_hidden(const ckr__decide *d)
 {
     if (d->before && d->before->opaque) return d->before->reason;
     if (d->before && !d->regrouped && d->before->n_lanes != d->src->n_groups && d->src->n_groups)
-        return "the file's schedulers are of some groups each: their LRs are not put together";
+        return "each of the file's schedulers moves some of the groups; their curves are not "
+               "combined";
     for (uint64_t i = 0; !d->before && i < d->src->n_groups; i++)
         if (ckr_node_get(d->src->groups[i].hyper, "initial_lr"))
-            return "the groups have had a scheduler, whose state is not found in the file: it "
-                   "moves their LR in the coming run";
+            return "the groups had a scheduler, but its state is not in the file; the coming run's "
+                   "scheduler will move their LR";
     for (uint64_t i = 0; !d->before && i < d->src->n_leftovers; i++)
         if (strstr(d->src->leftovers[i].path, "sched") ||
             strstr(d->src->leftovers[i].path, "Sched"))
-            return "the file seems to have a scheduler of the script's own, which moves the LR in "
+            return "the file seems to hold the script's own scheduler, which will move the LR in "
                    "the coming run";
     return NULL;
 }
@@ -29381,11 +29603,11 @@ static const char *ckr__decide_hidden(const ckr__decide *d)
 static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
 {
     const char *remedy =
-        ckr__printf(d->c, "tell it with --schedule %s, or the coming run's with --to-schedule",
+        ckr__printf(d->c, "describe it with --schedule %s, or the coming run's with --to-schedule",
                     d->out->n_groups ? ckr__decide_form(d)
                                      : "KIND:key=value,... or --optimizer FILE");
     const char *hidden = ckr__decide_hidden(d);
-    const char *text = hidden ? hidden : "the checkpoint does not tell its schedule";
+    const char *text = hidden ? hidden : "the checkpoint does not record its schedule";
     double v;
     if (!remedy) return d->c->err->code;
     if (d->wanted || hidden || (strcmp(x->key, "lr") != 0 && d->out->n_groups))
@@ -29433,8 +29655,8 @@ static ckr_result ckr__decide_batch(ckr__decide *d, const ckr_setting *x)
         ckr__sprint(old_value, sizeof old_value, "--set batch_size=%lld",
                     (long long)(((int64_t)v + ranks - 1) / ranks * ranks));
         return ckr__fail_with(d->c, CKR_ITEM_BATCH, NULL, x->key,
-                              ckr__printf(d->c, "%s samples an update are no multiple of the %lld "
-                                          "data-parallel ranks", x->value, (long long)ranks),
+                              ckr__printf(d->c, "%s samples per update are not divisible by %lld "
+                                                "data-parallel ranks", x->value, (long long)ranks),
                               old_value);
     }
     ckr__sprint(old_value, sizeof old_value, "%lld", (long long)d->src->batch);
@@ -29443,9 +29665,10 @@ static ckr_result ckr__decide_batch(ckr__decide *d, const ckr_setting *x)
                    ? CKR_OK
                    : ckr__say(d->c, "CKR_BATCH_STEPS", CKR_CHANGED, "batch_size",
                               d->src->batch ? old_value : NULL, x->value,
-                              "the schedule's clock counts updates: it does not turn with the "
-                              "batch, and an update now covers more or fewer samples",
-                              "--set warmup_steps, decay_steps, total_steps scale the schedule");
+                              "the schedule counts updates, and an update now covers a different "
+                              "number of samples: the LR now falls over more or fewer samples",
+                              "--set warmup_steps, decay_steps and total_steps rescale the "
+                              "schedule");
     ckr__sprint(old_value, sizeof old_value, "%.17g", d->wanted->rate);
     s = ckr__sched_copy(d->c, d->wanted);              /* the checkpoint's own stays     */
     if (!s) return d->c->err->code;
@@ -29454,7 +29677,7 @@ static ckr_result ckr__decide_batch(ckr__decide *d, const ckr_setting *x)
     d->wanted = s;
     d->asked_schedule = true;
     return ckr__say(d->c, "CKR_BATCH_SAMPLES", CKR_CHANGED, "batch_size", old_value, x->value,
-                    "the schedule's clock counts samples: it turns with the batch", NULL);
+                    "the schedule counts samples, so its length in samples stays the same", NULL);
 }
 
 static ckr_result ckr__decide_settings(ckr__decide *d)
@@ -29593,7 +29816,10 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
     double start = s->offset;                         /* of a run's first update                 */
     s->beta1 = !n || !ckr__has(d->out->groups[0].hyper, "momentum") ||
                ckr__has(d->out->groups[0].hyper, "betas");
-    if (d->before && !strcmp(d->before->clock, "tick") && !strcmp(s->clock, "update")) {
+    if (*spec == '{') {
+        if (ckr__sched_advance(d->c, s, again ? 0 : d->done) != CKR_OK) return d->c->err->code;
+        if (again) ckr__sched_stand(s, d->done);
+    } else if (d->before && !strcmp(d->before->clock, "tick") && !strcmp(s->clock, "update")) {
         s->clock = d->before->clock;   /* its lengths are in ticks of the coming run      */
         s->rate = d->before->rate > 1 ? (double)d->t->topology.dp : d->before->rate;
         s->offset = again ? -s->rate * (double)d->done : 0;
@@ -29778,12 +30004,12 @@ static ckr_result ckr__decide_continuity(ckr__decide *d, ckr__series column, con
     if (r != CKR_OK || !limited || !(ckr__jump(&v, worst) > limit)) return r;
     ckr__told_subject(subject, what, &v, n == 1 ? CKR__GROUPS_NONE : worst);
     ckr__sprint(reason, sizeof reason,
-                "a jump by a factor of %.4g; more than %.4g was not asked for",
+                "the LR jumps by a factor of %.4g; at most %.4g is allowed unless it is asked for",
                 ckr__jump(&v, worst), limit);
     return ckr__decide_numbers(d, "CKR_E_LR_JUMP", CKR_ERROR, subject, v.last[worst],
                                v.first[worst], reason,
-                               "--lr-policy splice or stretch goes on without a jump; --lr-policy "
-                               "target or --max-lr-jump R takes it");
+                               "--lr-policy splice or stretch avoids the jump; --lr-policy target "
+                               "or --max-lr-jump R accepts it");
 }
 
 static CKR__NOINLINE int64_t ckr__schedule_end_body(const ckr_schedule *s)
@@ -29877,8 +30103,8 @@ static ckr_result ckr__decide_early(ckr__decide *d, ckr_severity mild, int64_t l
                           ckr__same(s->b, s->t0) && ckr__whole(length) && length > 0;
     char reason[120], remedy[80];
     ckr__sprint(reason, sizeof reason,
-                "the schedule ends before the run does, at update %lld: from there on the LR is "
-                "its last one", (long long)last);
+                "the schedule ends before the run does (update %lld); after that the LR keeps its "
+                "last value", (long long)last);
     ckr__sprint(remedy, sizeof remedy, "--set decay_steps=%.0f lets it end with the run", length);
     return ckr__decide_at(d, "CKR_W_LR_ENDS_EARLY", mild, end, reason,
                           nanotron && d->asked_schedule ? remedy : NULL);
@@ -29898,8 +30124,8 @@ static ckr_result ckr__decide_completeness(ckr__decide *d)
     if (ckr__sched_scan(d->c, d->after, first, (uint64_t)(last - first) + 1, &f) != CKR_OK)
         return ckr__oom(d->c);
     ckr__decide_at(d, "CKR_E_LR_NEGATIVE", CKR_ERROR, f.negative,
-                   "the schedule goes below 0 from there on: gradient ascent",
-                   "end the run before, or let the schedule reach so far: --set total_steps=N, "
+                   "the schedule is negative from there on: gradient ascent",
+                   "end the run earlier, or make the schedule longer: --set total_steps=N, "
                    "--lr-policy stretch");
     ckr__decide_at(d, "CKR_E_LR_UNDEFINED", CKR_ERROR, f.undefined,
                    f.why ? f.why : "the schedule is not defined there", NULL);
@@ -29911,12 +30137,12 @@ static ckr_result ckr__decide_completeness(ckr__decide *d)
                  "the schedule never decays", NULL);
     if (f.end && f.end <= d->done)
         ckr__decide_at(d, "CKR_W_LR_PAST_END", mild, f.end,
-                       "the schedule has ended: it holds its last value",
+                       "the schedule has ended; the LR keeps its last value",
                        "--set total_steps=N with --lr-policy target or rewarm");
     else if (over)
         ckr__say(d->c, "CKR_W_RUN_OVER", mild, "updates", NULL, NULL,
-                 "the run ends at the step that is done: no update is left",
-                 "give it more updates: --set total_steps=N");
+                 "the run's last step is done already: no update is left",
+                 "--set total_steps=N gives it more updates");
     else if (f.ends_early && !f.negative)
         ckr__decide_early(d, mild, last, f.end);
     return ckr__failed(d->c) || f.rise || f.negative ? d->c->err->code : ckr__decide_behind(d);
@@ -29950,7 +30176,7 @@ static ckr_result ckr__decide_no_momentum(ckr__decide *d)
         const ckr_node *h = d->out->groups[i].hyper;
         if (ckr_node_get(h, "betas") || ckr_node_f64(ckr_node_get(h, "momentum"), &v)) continue;
         return ckr__say(d->c, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, d->after->kind, NULL, NULL,
-                        "it moves the momentum, and the optimizer has none",
+                        "the scheduler moves the momentum, which this optimizer does not have",
                         "cycle_momentum=False in --to-schedule");
     }
     return CKR_OK;
@@ -29986,7 +30212,7 @@ static ckr_result ckr__decide_write(ckr__decide *d)
             !(own && own->unread)) {
             ckr__node_set(d->c, h, "initial_lr", ckr__make_float(d->c, base));
             ckr__decide_numbers(d, "CKR_FIX_INITIAL_LR", CKR_CHANGED, "initial_lr", ckr__nan(),
-                                base, "a scheduler cannot be built on a group without it", NULL);
+                                base, "no scheduler can be built on a group without it", NULL);
         }
         ckr_node_f64(ckr_node_get(h, "initial_lr"), &was);
         if (base == base && d->asked_schedule && ckr_node_get(h, "initial_lr") && was != base)
@@ -30023,19 +30249,18 @@ static ckr_result ckr__decide_told(ckr__decide *d)
     ckr__sprint(now, sizeof now, "%.17g", row[lane]);
     return ckr__say(d->c, "CKR_E_SCHEDULE_TOLD", CKR_ERROR, subject,
                     ckr__node_text_of(d->c, ckr__make_float(d->c, s->lanes[lane].anchor)), now,
-                    "the saved LR is not what --schedule says for the next update: it is another "
-                    "run's, or one of its numbers is wrong",
+                    "--schedule gives another LR for the next update than the checkpoint: it "
+                    "describes another run, or one of its numbers is wrong",
                     ckr__function_top(s, &top) && !ckr__has(s->params, "lr_init")
-                        ? "add lr_init=LR, the LR that the optimizer was built with, where that is "
-                          "not the first group's; or leave --schedule out and keep the curve"
-                        : "give --schedule as the saved run had it, or leave it out and keep the "
-                          "curve");
+                        ? "add lr_init=LR, the LR with which the optimizer was built, if that is "
+                          "not the first group's; or leave --schedule out"
+                        : "give --schedule as the saved run had it, or leave it out");
 }
 
 /* An unknown curve is said once, where somebody asks for it. */
 static ckr_result ckr__decide_opaque(ckr__decide *d)
 {
-    const char *remedy = ckr__printf(d->c, "tell it with --schedule %s", ckr__decide_form(d));
+    const char *remedy = ckr__printf(d->c, "describe it with --schedule %s", ckr__decide_form(d));
     const char *hidden = ckr__decide_hidden(d);
     const char *name = d->t->dialect ? d->t->dialect : d->src->dialect;
     const ckr__schedules *to = name ? ckr__schedules_of(name) : NULL;
@@ -30047,16 +30272,17 @@ static ckr_result ckr__decide_opaque(ckr__decide *d)
         return ckr__say(d->c, "CKR_N_NO_SCHEDULE", told ? CKR_EXACT : CKR_CHANGED, "schedule", NULL,
                         NULL,
                         told
-                            ? "there is no scheduler beside the groups: their LR stays"
+                            ? "no scheduler state was saved; each group's LR is taken as constant"
                             : to && to->told_by
                             ? to->told_by
-                            : "no file tells the LR: it is what the coming run is started with, "
-                              "and has to be the saved run's", remedy);
+                            : "no file records the LR: start the coming run with the saved run's",
+                              remedy);
     if (!hidden && (!d->before || !d->before->opaque)) return CKR_OK;
     return ckr__say(d->c, "CKR_W_SCHEDULE_UNKNOWN",
                     d->t->n_sets || d->t->schedule ? CKR_APPROX : CKR_CHANGED,
                     d->before ? d->before->kind : "schedule", NULL, NULL,
-                    hidden ? hidden : "the file does not hold the schedule's curve", remedy);
+                    hidden ? hidden : "the file does not hold the schedule's curve, so the coming "
+                                      "LRs are not known", remedy);
 }
 
 /* A policy that cannot be had is an entry; what would be is not known. */
@@ -30170,8 +30396,8 @@ static ckr_result ckr__rng_refuse(ckr__ctx *c, const ckr_stream *x)
                 x->kind ? x->kind : "", x->name ? x->name : "", e->text);
     if (!x->path) ckr__sprint(e->where, sizeof e->where, "%.100s %.80s", x->kind, x->name);
     memcpy(e->text, text, sizeof text);
-    return ckr__remedy(e, e->code, "--without rng, and the coming run seeds its own streams; "
-                                   "or bring back the file");
+    return ckr__remedy(e, e->code, "--without rng, and the coming run seeds its own streams; or "
+                                   "restore the file");
 }
 
 /* The streams of a checkpoint, decoded: each is one that its generator could be in. */
@@ -30575,7 +30801,7 @@ static void ckr__plan_inherit(ckr_plan *p, const ckr_state *s)
         if (k == own)
             ckr__say(&p->ctx, n->code, severity, n->subject, n->old_value, n->new_value,
                      beside
-                         ? "this later step is not whole: the one before it is taken"
+                         ? "this later step is incomplete; the step before it is used"
                          : n->reason, beside ? NULL : n->remedy);
     }
 }
@@ -30623,7 +30849,7 @@ static void ckr__plan_tensors_lost(ckr_plan *p, const ckr_state *s)
     }
     if (n)
         ckr__say_int(&p->ctx, "CKR_W_TENSORS_LOST", CKR_LOST, first, (int64_t)n, 0,
-                     "the target's files have no place for these tensors",
+                     "the target's files cannot hold these tensors; they are left out",
                      "--to dcp, torch or safetensors keeps every one");
 }
 
@@ -30652,16 +30878,17 @@ static void ckr__plan_lost(ckr_plan *p, const ckr_state *s, const ckr__dialect *
     }
     if (n[0] && !left && !(keeps && from->emit_fn == d->emit_fn))
         ckr__say_int(&p->ctx, "CKR_W_LEFTOVERS_LOST", CKR_LOST, first[0], (int64_t)n[0], 0,
-                     "files beside the checkpoint's own have no place in another framework's",
-                     "copy what the run needs");
+                     "these files are not part of the checkpoint; another framework's has no place "
+                     "for them, and they are not copied",
+                     "copy those that the run needs");
     if (n[1] && !left && !keeps)
         ckr__say_int(&p->ctx, "CKR_W_LEFTOVERS_LOST", CKR_LOST, first[1], (int64_t)n[1], 0,
-                     "values beside the state have no place in another framework's files",
-                     "`tree` shows them: take what the run needs from the source");
+                     "another framework's files have no place for these values; they are left out",
+                     "`tree` shows them; take what the run needs from the source");
     if (s->n_rng && !random && !keeps)
         ckr__say(&p->ctx, "CKR_W_NO_RANDOM", CKR_LOST, "random states", NULL, NULL,
-                 "the framework's files have no place for random streams: the coming run seeds its "
-                 "own", NULL);
+                 "the framework's files cannot hold random streams; the coming run seeds its own",
+                 NULL);
 }
 
 /* An entry for each component that is left out, so that a report never passes over what is lost. */
@@ -30676,7 +30903,7 @@ static void ckr__plan_components(ckr_plan *p, const ckr_state *s)
             ckr__sprint(step, sizeof step, "step %lld -> 0", (long long)s->progress.step);
         ckr__say(&p->ctx, "CKR_WITHOUT", CKR_CHANGED, name[i], "in the checkpoint", step,
                  p->target.mode == CKR_MODE_TRANSFER
-                     ? "asked for: transfer takes weights only"
+                     ? "transfer takes weights only"
                      : "asked for", NULL);
     }
 }
@@ -31191,8 +31418,8 @@ static ckr_result ckr__plan_proof(ckr_plan *p)
     if (!follows)
         return ckr__plan_hold(p, CKR_ERROR, NULL,
                               p->out.cannot ? p->out.cannot
-                                            : "no state and no settings of this framework give the "
-                                              "schedule that was decided");
+                                            : "this framework has no state and no settings that "
+                                              "give the decided schedule");
     r = ckr__sched_proof(&p->ctx, want, follows, p->facts.resume_at - 1, &proof);
     if (r != CKR_OK) return r;
     ckr__sprint(text, sizeof text, "%.3g of the %s, at update %lld: %.9g, decided %.9g",
@@ -31200,15 +31427,15 @@ static ckr_result ckr__plan_proof(ckr_plan *p)
                 proof.made, proof.want);
     if (proof.worst > same && (!p->out.rounded || proof.moved > CKR__LR_ROUNDED))
         return ckr__plan_hold(p, CKR_ERROR, proof.worst < HUGE_VAL ? text : NULL,
-                              "no state and no settings of this framework give the schedule that "
-                              "was decided");
+                              "this framework has no state and no settings that give the decided "
+                              "schedule");
     p->facts.after = follows;
     return proof.worst <= same
                ? CKR_OK
                : ckr__plan_hold(p, CKR_APPROX, text,
-                                "the framework takes whole lengths only: this is the largest "
-                                "difference from the schedule that was decided, `lr` shows what it "
-                                "will follow");
+                                "the framework takes whole lengths only; this is the largest "
+                                "difference from the decided schedule (`lr` shows the whole "
+                                "curve)");
 }
 
 /* Whose files the target's model and optimizer are in: the engine's, or the dialect's own. */
@@ -31335,8 +31562,8 @@ static void ckr__plan_adopt(ckr_plan *p, const ckr_state *s, const ckr__map *nam
             ckr__out_key(&p->out, t, t->name, t->slot);
             if (!s->n_groups && !c->refused)
                 ckr__refuse(c, CKR_ITEM_GROUPS_WITHOUT, "groups",
-                            "the file has an optimizer's state and no groups: lr, weight decay and "
-                            "what else goes with it are not known",
+                            "the file has optimizer state but no parameter groups: LR, weight "
+                            "decay and the like are not known",
                             "convert the checkpoint itself, or leave out the optimizer");
         } else if (weight && !of && ckr__plan_slot_like(t->name) && !n++) {
             first = t->name;
@@ -31346,12 +31573,12 @@ static void ckr__plan_adopt(ckr_plan *p, const ckr_state *s, const ckr__map *nam
     ckr__sprint(text, sizeof text, "%llu tensors", (unsigned long long)n);
     if (!weights && !(p->target.without & CKR_PARAMS))
         ckr__refuse(c, CKR_ITEM_SLOT_NAMES, "params",
-                    "it has no parameters: a run would begin with weights of its own",
-                    "convert the file or directory that has the model, too");
+                    "it holds no parameters: a run would start from new weights",
+                    "convert the file or directory that holds the model as well");
     if (n)
         ckr__refuse(c, CKR_ITEM_SLOT_NAMES, first,
-                    ckr__printf(c, "%s are an optimizer's by their names, and of no parameter that "
-                                "is known: they would be loaded as weights", text),
+                    ckr__printf(c, "%s look like optimizer state by their names but belong to no "
+                                   "known parameter; they would be loaded as weights", text),
                     "convert the checkpoint that this is made of, or --to dcp, torch or "
                     "safetensors, which keep the names");
 }
@@ -31371,8 +31598,8 @@ static void ckr__plan_named(ckr_plan *p, const ckr_state *s)
             const char *name = s->groups[i].params[k];
             if (!ckr__map_find(&names, name, strlen(name), NULL))
                 ckr__refuse(&p->ctx, CKR_ITEM_OPTIMIZER_NAMES, name,
-                            "a group lists it, and no parameter of the model is called so: the "
-                            "target finds its optimizer's state by name",
+                            "a group lists this name, but the model has no such parameter; the "
+                            "target finds optimizer state by name",
                             "--names FILE where the optimizer has numbers, or leave it out: "
                             "--without optimizer,groups");
         }
@@ -31693,7 +31920,7 @@ static ckr_result ckr__trust_say(ckr__trust *x, const ckr_tensor *t, const ckr_p
     const bool could = ckr__trust_partner(&p->src->state, t) && !p->target.repair;
     char what[560];
     ckr__sprint(what, sizeof what,
-                "%llu elements of the copy in %.300s differ from the first one%s",
+                "%llu elements of the copy in %.300s differ from the first copy%s",
                 (unsigned long long)n, ckr__file_path(&p->src->ctx, copy->file),
                 taken               ? ""
                 : p->target.repair ? ", and nothing proves which is right"
@@ -31705,8 +31932,8 @@ static ckr_result ckr__trust_say(ckr__trust *x, const ckr_tensor *t, const ckr_p
                     taken
                         ? NULL
                         : could
-                        ? "--repair takes the one that its master, or its parameter, proves"
-                        : "put back the right file; a component can be left out: --without");
+                        ? "--repair keeps the copy that the master (or the parameter) proves right"
+                        : "restore the right file, or leave the component out (--without)");
 }
 
 /* A copy that differs in n elements. */
@@ -31773,7 +32000,7 @@ static ckr_result ckr__trust_masters(ckr__trust *x, const bool *use)
         x->refused = true;
         r = ckr__say(c, "CKR_E_MASTER_DIFFERS", CKR_ERROR, t->name, NULL, NULL,
                      ckr__master_text(c, t, param, n),
-                     "put back the right files; --without optimizer leaves out the masters");
+                     "restore the right files; --without optimizer leaves out the masters");
     }
     return r;
 }
@@ -32196,8 +32423,8 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
     if (hidden) kind = CKR_FILE_OTHER;
     if (kind == CKR_FILE_OTHER)                /* --force is for what a conversion leaves */
         return ckr__fail_with(c, CKR_ITEM_OUTPUT_EXISTS, path, NULL,
-                              "a device or a pipe, or a link that leads nowhere, which is not "
-                              "replaced", "name an output of its own");
+                              "a device, a pipe or a link that leads nowhere is not replaced",
+                              "name an output of its own");
     if (kind == CKR_FILE_ABSENT || p->target.force) return CKR_OK;
     return ckr__fail_with(c, CKR_ITEM_OUTPUT_EXISTS, path, NULL, NULL,
                           "--force replaces it when the new one is complete");
@@ -32212,7 +32439,7 @@ static ckr_result ckr__output_room(ckr__ctx *c, const char *path, uint64_t bytes
     if (!c->env.io.room_fn || c->env.io.room_fn(c->env.io.user, dir, &room)) return CKR_OK;
     if (!room || bytes <= room) return CKR_OK; /* some file systems always say 0             */
     ckr_result r = ckr__fail(c->err, CKR_ITEM_IO_NO_SPACE, path, CKR_NO_OFFSET, NULL,
-                             "the output takes %llu bytes, and its file system has room for %llu",
+                             "the output needs %llu bytes; its file system has room for %llu",
                              (unsigned long long)bytes, (unsigned long long)room);
     c->err->sys_error = ENOSPC;
     return ckr__remedy(c->err, r, "make room there, or write elsewhere; nothing was written");
@@ -32449,7 +32676,7 @@ static ckr_result ckr__tensor_overlap(ckr__ctx *c, const ckr_tensor *t)
             if (!p->replica && !q->replica &&
                 ckr__box_meet(t->n_dims, p->start, p->count, q->start, q->count, start, count))
                 return ckr__fail(c->err, CKR_ITEM_TENSOR_OVERLAP, ckr__file_path(c, p->file),
-                                 p->offset, t->name, "%s: these elements are in %s too", t->slot,
+                                 p->offset, t->name, "%s: these elements are also in %s", t->slot,
                                  ckr__file_path(c, q->file));
         }
     return ckr__fail(c->err, CKR_ITEM_TENSOR_OVERLAP, NULL, CKR_NO_OFFSET, t->name, NULL);
@@ -32566,7 +32793,7 @@ static ckr_result ckr__read_add(ckr__ctx *c, ckr__jobs *jobs, const ckr_read *r)
     if (!v || !dst) return c->err->code;
     if (!t || (r->start && !r->count))
         return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, t ? t->name : "tensor",
-                         t ? "a start and no count" : "no tensor: is its name in the state?");
+                         t ? "a start without a count" : "no tensor: is its name in the state?");
     ckr_dtype as = r->as == CKR_DTYPE_NONE ? t->dtype : r->as;
     for (uint32_t d = 0; d < t->n_dims; d++) {
         v[d] = r->start ? r->start[d] : 0;
@@ -32844,8 +33071,8 @@ static ckr_result ckr__askable(ckr__ctx *c, const ckr_ckpt *k, bool tensors)
     const ckr_state *s = &k->state;
     if (s->n_parts)
         return ckr__fail_with(c, CKR_ITEM_PART, k->path, NULL,
-                              ckr__printf(c, "%llu of its tensors are parts of larger ones, whose "
-                                          "rest is in other ranks' files",
+                              ckr__printf(c, "%llu of its tensors are parts of larger ones; the "
+                                             "rest is in other ranks' files",
                                           (unsigned long long)s->n_parts),
                               "open the directory that holds all of them");
     if (s->n_tensors || (!tensors && (s->n_groups || s->n_schedules || s->n_rng ||
@@ -33272,7 +33499,8 @@ static ckr_result ckr__check_members(ckr__checker *k)
     if (r == CKR_OK && j.n_packed)
         r = ckr__say(&k->c, "CKR_N_MEMBER_DEFLATED", CKR_EXACT, "members", NULL,
                      ckr__printf(&k->c, "%llu not checked", (unsigned long long)j.n_packed),
-                     "they are compressed, as TorchScript's code is; no tensor lies in them", NULL);
+                     "these members are compressed (TorchScript code, for example); they hold no "
+                     "tensors", NULL);
     ckr__crew_free(&crew);
     return r;
 }
@@ -33654,13 +33882,14 @@ static ckr_result ckr__streams_say(const ckr__rank_streams *k)
                 k->n_elsewhere == 1 ? "" : "s");
     if (k->n_elsewhere)
         ckr__say(k->c, "CKR_W_RNG_OWN_DEVICE", CKR_EXACT, "torch_cuda", NULL, text,
-                 "the one device that has drawn is not the one of the local rank: it is taken as "
-                 "the process's own", NULL);
+                 "the only device that has drawn is not the local rank's; it is taken as this "
+                 "process's own", NULL);
     ckr__sprint(text, sizeof text, "%u rank%s", (unsigned)k->n_active, k->n_active == 1 ? "" : "s");
     if (k->n_active)
         ckr__say(k->c, "CKR_W_RNG_SIBLING_ACTIVE", CKR_APPROX, "torch_cuda", NULL, text,
-                 "other devices of the process have drawn, or have another seed: one stream is the "
-                 "rank's own, the others stay beside it as long as it sees as many devices", NULL);
+                 "other devices of this process have drawn too, or have another seed: one stream "
+                 "is taken as the rank's own, the others are kept while it sees as many devices",
+                 NULL);
     return k->c->err->code;
 }
 
@@ -33928,11 +34157,11 @@ static ckr_result ckr__fileset_missing(const ckr__fileset *k, const char *where,
 {
     const char *path = rel ? ckr__path_join(k->c, k->dir, rel) : NULL;
     return ckr__fail_with(k->c, CKR_ITEM_RANK_MISSING, path ? path : k->dir, where,
-                          ckr__printf(k->c, "it is not there: %llu of %llu files were found",
+                          ckr__printf(k->c, "the file is missing: %llu of %llu were found",
                                       (unsigned long long)have, (unsigned long long)want),
                           k->missing_remedy
                               ? k->missing_remedy
-                              : "bring the file back from where the checkpoint was saved, or take "
+                              : "restore the file from where the checkpoint was saved, or use "
                                 "another step");
 }
 
@@ -33952,7 +34181,7 @@ static ckr_result ckr__fileset_step(const ckr__fileset *k, const char *path, con
     return ckr__fail_with(k->c, CKR_ITEM_FILES_STEP, path, where,
                           ckr__printf(k->c, "it says %lld, %s %lld", (long long)found,
                                       other ? other : "the first rank's file", (long long)step),
-                          "the file is of another step or run: put back the right one");
+                          "the file belongs to another step or run: restore the right one");
 }
 
 /* A directory that a link leads to once more would be gone through without end. */
@@ -34077,7 +34306,7 @@ static ckr_result ckr__fileset_ours(ckr__fileset *k, uint8_t kind)
         ckr__printf(k->c, "the checkpoint has %s, but this is %s: %llu such files lie among %llu",
                     said, found, (unsigned long long)others, (unsigned long long)(ours + others)),
         !ours        ? "put back this checkpoint's own documents"
-        : others > 1 ? "two runs saved into one directory: move the other's files elsewhere"
+        : others > 1 ? "two runs saved into one directory: move the other run's files elsewhere"
                      : "remove that file: another run left it");
 }
 
@@ -34162,7 +34391,7 @@ static ckr_result ckr__fileset_place(ckr__fileset *k, const ckr__rankfile *f, co
         return CKR_OK;
     return ckr__fail_with(k->c, CKR_ITEM_FILES_SWAPPED, f->path, NULL,
                           ckr__printf(k->c, "it was saved as %s", ckr__base(name)),
-                          "bring back each rank's own file: two have changed places");
+                          "two ranks' files have changed places: give each rank its own");
 }
 
 /* f->root, read once; *format may be NULL. */
@@ -34332,7 +34561,7 @@ static ckr_result ckr__runs_latest(ckr__ctx *c, const ckr__runs *k, const char *
     r = ckr__fail(c->err, k->latest, path, 0, NULL, "it says \"%.100s\", %s", text, why);
     return ckr__remedy(c->err, r,
                        whole ? ckr__printf(c, "name the directory of a complete step: %s", whole)
-                             : "bring back the step's directory");
+                             : "restore the step's directory");
 }
 
 /* The newest of a run, or of what lies below it. */
@@ -34578,7 +34807,7 @@ static bool ckr__part_differs(ckr__load *l, const ckr__part *p, const char *what
                 ckr__fail(l->c->err, l->differs, p->file, CKR_NO_OFFSET, p->name,
                           "%s: %s is %lld, the other files of this run ask for %lld", p->slot,
                           what, (long long)found, (long long)want),
-                "the file is of another run or topology: put back the right one");
+                "the file belongs to another run or topology: restore the right one");
     return false;
 }
 
@@ -34779,8 +35008,8 @@ static ckr_result ckr__loose_put(ckr__out *o, const ckr__loose *x, const char *d
         ckr_stat st;
         if (from && ckr__path_stat(o->c, from, &st) && st.size > o->c->limits.max_metadata_bytes)
             r = ckr__say(o->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, x->rel[i], NULL, NULL,
-                         "it is larger than max_metadata_bytes and no part of the resume: it is "
-                         "not copied", "copy it beside, where somebody needs it");
+                         "the file is larger than max_metadata_bytes and not needed to resume; it "
+                         "is not copied", "copy it by hand if something else needs it");
         else r = from && to ? ckr__out_copy(o, to, from) : o->c->err->code;
     }
     return r;
@@ -34817,6 +35046,21 @@ static bool ckr__shared_before(ckr__shared *x, const ckr_view *v, uint64_t *valu
     *m = now;
     ckr__map_put(&x->map, (const char *)m->key, sizeof m->key, x->n - 1, NULL);
     return false;
+}
+
+/* The axis along which a checkpoint says that a tensor is cut over tensor parallel ranks against
+   that of its dialect's table; -1: every rank has all of it. */
+static ckr_result ckr__axis_is(ckr__ctx *c, const char *path, const char *name, int64_t said,
+                               const char *framework, int64_t rule)
+{
+    return said == rule
+               ? CKR_OK
+               : ckr__fail_fmt(c, CKR_ITEM_TP_AXIS, path, name,
+                               "another model's file lies here: put back the right one; or the "
+                               "model is not the framework's own, and cannot be read",
+                               "over tensor parallel ranks it is cut along axis %lld, where %s "
+                               "cuts it along axis %lld (-1: not at all)", (long long)said,
+                               framework, (long long)rule);
 }
 
 /* The dtype in which a tensor is written where parameters are asked for in `as` (NONE: as they
@@ -36349,8 +36593,9 @@ static ckr_result ckr__optim_name(ckr__script *x, const ckr__optim *o, ckr__opti
             return ckr__optim_by_number(x, o, p, n) != CKR_OK
                        ? x->c->err->code
                        : ckr__say(x->c, "CKR_W_OPTIMIZERS_OVERLAP", CKR_APPROX, o->rel, NULL, NULL,
-                                  "an optimizer before this one has parameters of it, too, which "
-                                  "have one state each: those of this one are called by numbers",
+                                  "an earlier optimizer lists some of the same parameters; a "
+                                  "parameter has one state only, so this optimizer's are named by "
+                                  "number",
                                   NULL);
         if (e == CKR_OK || !x->lax || x->c->err->item != CKR_ITEM_OPTIMIZER_NAMES) return e;
         ckr__error_reset(x->c);            /* another model's names, or with a prefix         */
@@ -36373,13 +36618,13 @@ static ckr_result ckr__optim_name(ckr__script *x, const ckr__optim *o, ckr__opti
     }
     if (!matched && ckr__optim_by_number(x, o, p, n) == CKR_OK)
         return ckr__say(x->c, "CKR_W_PARAM_NAMES", CKR_APPROX, o->rel, NULL, NULL,
-                        "the optimizer's file has numbers only, and shapes do not tell which "
-                        "parameter each is: they are called by their numbers",
+                        "the optimizer's file numbers its parameters, and shapes do not settle "
+                        "which is which; they keep their numbers as names",
                         "--names FILE: all parameters in the order of the optimizer's groups");
     if (ckr__failed(x->c) || (proven && x->lax && !x->only)) return x->c->err->code;
     return ckr__say(x->c, "CKR_W_PARAM_NAMES_GUESSED", CKR_APPROX, o->rel, NULL, NULL,
-                    "the optimizer's file has numbers only: they were matched to the model's "
-                    "parameters by shape and order",
+                    "the optimizer's file numbers its parameters; they were matched to the model's "
+                    "by shape and order",
                     "--names FILE: all parameters in the order of the optimizer's groups");
 }
 
@@ -36946,8 +37191,8 @@ static void ckr__search_progress(ckr__search *f, uint8_t what)
                  ckr__printf(f->x->c, "%lld at %s", (long long)v, first->path),
                  ckr__printf(f->x->c, "%lld at %s", (long long)ckr__search_value(f, other->node),
                              other->path),
-                 "the file has several counters, and nothing tells which one is meant: none is "
-                 "taken", NULL);
+                 "the file has several counters and nothing says which one counts updates; none is "
+                 "used", NULL);
 }
 
 /* What only counts its own steps tells the LR of an update where it is stepped with each. One that
@@ -36966,7 +37211,8 @@ static bool ckr__script_clock(ckr__ctx *c, ckr_state *s, ckr_schedule *x)
     if (step > 0 && step != ticks)
         ckr__say(c, "CKR_W_SCHEDULER_CLOCK", CKR_APPROX, "scheduler", NULL,
                  ckr__printf(c, "%lld steps in %lld updates", (long long)ticks, (long long)step),
-                 "the optimizer counts the updates: some seem to have been skipped", NULL);
+                 "the optimizer counts the updates; the other steps seem to have been skipped",
+                 NULL);
     return !ckr__failed(c);
 }
 
@@ -37048,8 +37294,7 @@ static void ckr__search_join(ckr__search *f)
 /* In the order of the optimizers, so that lanes are in the order of groups. */
 static void ckr__search_schedules(ckr__search *f)
 {
-    static const char whose[] = "which of the optimizers it steps nothing in the file says: their "
-                                "LRs and places are alike, or none has its LRs";
+    static const char whose[] = "nothing in the file says which optimizer this scheduler steps";
     ckr__ctx *c = f->x->c;
     ckr__plain *keep = f->x->keep;
     uint64_t *of = CKR__NEW_N(c, uint64_t, f->n_scheds), i, n;
@@ -37497,7 +37742,7 @@ static void ckr__gpt_index(ckr__gpt *g)
     ckr__map_free(&names);
     if (odd)
         ckr__refuse(g->c, g->item, odd,
-                    ckr__printf(g->c, "it is no tensor of a GPT as %s names them",
+                    ckr__printf(g->c, "%s has no such tensor in its GPT",
                                 g->names.family->name),
                     "--to dcp and --to safetensors take every model");
 }
@@ -37576,11 +37821,11 @@ static void ckr__gpt_config(ckr__gpt *g)
         return;
     }
     if (g->tied && ckr__gpt_off(ckr_node_get(root, "tie_word_embeddings")))
-        ckr__gpt_misfit(g, "head", "config.json says that it is not the embedding, and there is "
-                        "none", "convert the whole model");
+        ckr__gpt_misfit(g, "head", "config.json says that the output layer is not the embedding, "
+                                   "but the file has no output layer", "convert the whole model");
     if (!ckr__word_in(known, type))
-        ckr__gpt_misfit(g, type, "config.json is of a model that computes otherwise than those "
-                        "whose names its tensors have", NULL);
+        ckr__gpt_misfit(g, type, "config.json describes a model that computes differently from "
+                                 "those that name their tensors so", NULL);
     g->heads = ckr__gpt_number(g, "num_attention_heads", "n_head");
     g->kv_heads = ckr__gpt_number(g, "num_key_value_heads", "n_head");
     if (!ckr_node_f64(ckr_node_get(root, "rms_norm_eps"), &g->epsilon))
@@ -37592,13 +37837,14 @@ static void ckr__gpt_config(ckr__gpt *g)
     const char *kind = ckr_node_str(ckr_node_get(rope, "rope_type"));
     if (!kind) kind = ckr_node_str(ckr_node_get(rope, "type"));
     if (kind && strcmp(kind, "default") != 0)
-        ckr__gpt_misfit(g, "rope_parameters", "positions are rotated in a way of their own "
-                        "(config.json), which is not known here", NULL);
+        ckr__gpt_misfit(g, "rope_parameters", "config.json asks for a rotary scaling that this "
+                                              "library does not know", NULL);
     const ckr_node *window = ckr_node_get(root, "sliding_window");
     if (window && window->kind == CKR_NODE_INT &&
         !ckr__gpt_off(ckr_node_get(root, "use_sliding_window")))
-        ckr__gpt_misfit(g, "sliding_window", "attention sees a window (config.json), for which "
-                        "the frameworks have options of their own", "set it to null where the run "
+        ckr__gpt_misfit(g, "sliding_window", "config.json asks for windowed attention, which each "
+                                             "framework sets in its own options",
+                                             "set it to null where the run "
                         "is no longer than the window");
 }
 
@@ -37614,8 +37860,9 @@ static void ckr__gpt_heads(ckr__gpt *g)
     if (!g->heads && norm && norm->n_dims == 1 && norm->shape[0] > 0) g->heads = q / norm->shape[0];
     if (!g->heads && g->kv_heads && k && q % k == 0) g->heads = q / k * g->kv_heads;
     if (!g->heads) {
-        ckr__gpt_misfit(g, "heads", "nothing tells how many attention heads it has: no "
-                        "configuration is beside the tensors, and no shape shows it", "--heads N");
+        ckr__gpt_misfit(g, "heads", "the number of attention heads is not known: there is no "
+                                    "configuration beside the tensors, and no shape shows it",
+                                    "--heads N");
         return;
     }
     if (q > 0 && q % g->heads == 0) g->head_dim = q / g->heads;
@@ -37808,9 +38055,9 @@ static ckr_tensor *ckr__gpt_make(ckr__gpt *g, const ckr__gpt_names *to, int64_t 
         }
     if (m && !ok && !ckr__failed(g->c))
         ckr__gpt_misfit(g, ckr__printf(g->c, "%s of %s", slot, first->name),
-                        "its shape is not that of the model's other tensors, or its dtype not that "
-                        "of those that become one with it", "--without optimizer,groups,schedule "
-                        "where it is the optimizer's");
+                        "its shape does not fit the model's other tensors, or its dtype differs "
+                        "from those that are fused with it", "--without optimizer,groups,schedule "
+                                                            "if it belongs to the optimizer");
     if (!m || !ok) return NULL;
     first = m->parts[0].from;
     rows = m->tensor.shape[m->turned];
@@ -37850,13 +38097,13 @@ static void ckr__gpt_put(ckr__gpt *g, const ckr__gpt_names *to, int64_t layer, i
         uint64_t at = name ? ckr__gpt_group(g, groups, layer, parts[0], bias) : UINT64_MAX;
         for (int i = 1; i < n && name; i++)
             if (ckr__gpt_group(g, groups, layer, parts[i], bias) != at)
-                ckr__gpt_misfit(g, name, "it is one parameter with one set of hyper-parameters: "
-                                "what it is made of is in different groups",
+                ckr__gpt_misfit(g, name, "the target has one parameter here, with one set of "
+                                         "hyper-parameters, but its parts are in different groups",
                                 "--like FILE puts them into one");
         if (at < own->n_groups)
             *CKR__PUSH(const char *, g->c, own->groups[at].params, own->groups[at].n_params) = name;
         else if (name && own->n_groups && !(g->t->without & CKR_OPTIMIZER))
-            ckr__gpt_misfit(g, name, "no group of the optimizer has it",
+            ckr__gpt_misfit(g, name, "no optimizer group lists this parameter",
                             "--names FILE where the optimizer has numbers, or leave it out: "
                             "--without optimizer,groups,schedule");
     }
@@ -38065,7 +38312,7 @@ static const ckr_state *ckr__gpt_back(ckr__ctx *c, ckr__out *out, const ckr_stat
     to.turned = ckr_node_get(d, "turned") && !ckr__gpt_off(ckr_node_get(d, "turned"));
     if (!ckr__gpt_read(&g, c, out, s, t, CKR_ITEM_TRAINER_SOURCE)) return NULL;
     ckr__say(c, "CKR_GPT_NAMES", CKR_EXACT, "names", g.names.family->name, family,
-             "the tensors are called and cut again as in the run that this was made of", NULL);
+             "the tensors get the names and cuts of the run that this was converted from", NULL);
     ckr_state *own = ckr__gpt_under(&g, &to);
     if (own) ckr__gpt_keys(&g, own);
     return own;
@@ -38131,8 +38378,8 @@ typedef struct ckr__fsdp {
 } ckr__fsdp;
 
 static const char ckr__fsdp_remedy[] =
-    "a file of another run or rank is among them, or ranks' files are missing: bring back this "
-    "run's own, of every rank";
+    "a file of another run or rank is among them, or some are missing: restore this run's file of "
+    "every rank";
 
 /* What a rank stores of a tensor: its shards, or all of it. NULL without an error: it has no
    element of it. */
@@ -38211,7 +38458,7 @@ static void ckr__fsdp_weight(ckr__fsdp *f, uint32_t rank, const char *key, const
     if (v->dist) f->cut = true;
     if (v->dist) ckr__fsdp_dist(f, rank, path, key, v->dist);
     if (!why && !met && rank) why = "rank 0 has no tensor of this name";
-    if (!why && met && views[at]) why = "the name is there twice";
+    if (!why && met && views[at]) why = "the name occurs twice";
     if (why)
         ckr__fail_with(f->c, CKR_ITEM_RANK_DIFFERS, path, key, why, ckr__fsdp_remedy);
     if (ckr__failed(f->c)) return;
@@ -38608,7 +38855,7 @@ static void ckr__fsdp_groups(ckr__fsdp *f, const ckr_node *list)
             const bool known = number < f->n_numbers;
             if (!known || seen[number]) {
                 ckr__fail_with(f->c, CKR_ITEM_OPTIMIZER_NAMES, f->ranks[0].optim_path, "params",
-                               known ? "the groups list a parameter twice"
+                               known ? "two groups list the same parameter"
                                      : "a group lists a parameter that the model has not", NULL);
                 return;
             }
@@ -38781,8 +39028,8 @@ static bool ckr__fsdp_prepare(ckr__fsdp_save *x, const char *head, uint32_t rank
     if (x->from && !as_it_was && x->from->n_rest)
         ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "optimizer",
                      (int64_t)x->from->n_rest, 0,
-                     "these values are no tensors, and belong to parameters that the optimizer of "
-                     "the other FSDP has not", NULL);
+                     "these values are not tensors and belong to parameters that the other FSDP's "
+                     "optimizer does not have", NULL);
     to->c = to->names.c = x->c;
     to->head = head;
     to->n_ranks = ranks;
@@ -39114,7 +39361,7 @@ static void ckr__verl_schedule(ckr__verl_run *v, ckr__verl_model *m)
         ckr_node_i64(ckr_node_get(m->scheduler, "last_epoch"), &had);
         if (now != had)
             ckr__fail_fmt(v->c, CKR_ITEM_FILES_STEP, f[i]->path, "lr_scheduler",
-                          "bring back the file of the same step",
+                          "restore the file of the same step",
                           "its scheduler is after update %lld, rank 0's after update %lld",
                           (long long)now, (long long)had);
     }
@@ -39140,16 +39387,16 @@ static void ckr__verl_model_read(ckr__verl_run *v, ckr__verl_model *m, const cha
     f->n_ranks = (uint32_t)k->n_files[CKR__VERL_MODEL];
     if (!f->n_ranks)
         ckr__fail_with(v->c, CKR_ITEM_RANK_MISSING, dir, NULL,
-                       "there is no model_world_size_W_rank_R.pt", "bring back the model's files");
+                       "there is no model_world_size_W_rank_R.pt", "restore the model's files");
     f->ranks = CKR__NEW_N(v->c, ckr__fsdp_rank, f->n_ranks);
     if (ckr__failed(v->c)) return;
     if (!k->n_files[CKR__VERL_OPTIM])
         ckr__say(v->c, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
-                 "there are no files of the optimizer: weights only", NULL);
+                 "there are no optimizer files: only the weights can be resumed", NULL);
     if (!k->n_files[CKR__VERL_EXTRA])
         ckr__say(v->c, "CKR_W_NO_RANDOM", CKR_LOST, "extra state", NULL, NULL,
-                 "there are no files of it: the coming run seeds its own streams, and its "
-                 "scheduler begins anew", NULL);
+                 "there are no such files: the coming run seeds its own streams and its scheduler "
+                 "starts over", NULL);
     for (uint32_t i = 0; i < f->n_ranks; i++) {
         f->ranks[i].model = k->files[CKR__VERL_MODEL][i]->root;
         f->ranks[i].model_path = k->files[CKR__VERL_MODEL][i]->path;
@@ -39248,8 +39495,8 @@ static void ckr__verl_set(ckr__verl_save *x, const ckr__verl_model *m, const cha
 static void ckr__verl_curve(ckr__verl_save *x, const ckr__verl_model *m, const ckr_schedule *now,
                             const ckr_schedule *was)
 {
-    static const char why[] = "the LR follows another curve: the files hold the scheduler's clock "
-                              "and base LRs, not these";
+    static const char why[] = "the LR follows another curve: the files hold only the "
+                              "scheduler's clock and base LRs";
     const bool same = was && was->params && !strcmp(was->kind, now->kind);
     ckr__walk w = ckr__walk_in(now->params);
     if (now->opaque || !ckr__starts(now->kind, "verl:")) return;
@@ -39332,14 +39579,16 @@ static void ckr__verl_settings(ckr__verl_save *x, const ckr__verl_model *m, int6
     if (extra) ckr__node_push(x->c, contents, ckr__make_str(x->c, "extra"));
     if (!optimizer || !extra)
         ckr__verl_set(x, m, "checkpoint.load_contents", contents, NULL,
-                      "loading ends with a FileNotFoundError at files that are not there");
+                      "loading ends with a FileNotFoundError for files that are not there");
     if (!was || version != m->version)
         ckr__verl_set(x, m, "strategy", ckr__make_str(x->c, version == 1 ? "fsdp" : "fsdp2"), NULL,
-                      "the optimizer's files are of this FSDP: the other one refuses them");
+                      "the optimizer's files are in this FSDP version's form; the other version "
+                      "refuses them");
     if (x->shards != (!was || was->n_shards == was->n_ranks ? x->ranks : was->n_shards))
         ckr__verl_set(x, m, "fsdp_config.fsdp_size",
                       ckr__make_int(x->c, x->shards == x->ranks ? -1 : (int64_t)x->shards), NULL,
-                      "the tensors lie on another mesh: loading ends with \"different meshes\"");
+                      "the tensors are sharded over another mesh: loading ends with \"different "
+                      "meshes\"");
 }
 
 static void ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *m, const char *head,
@@ -39406,8 +39655,8 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
     if (shards) x.shards = shards < (int64_t)x.ranks ? (uint32_t)shards : x.ranks;
     if (x.ranks % x.shards)
         return ckr__refuse_int(c, CKR_ITEM_TOPOLOGY, "fsdp_size", x.ranks, x.shards,
-                               "copies of the model have as many ranks each: verl would make a "
-                               "mesh of fewer ranks than there are", "take a divisor of the ranks");
+                               "each copy of the model spans this many ranks, which must divide "
+                               "all ranks", "take a divisor of the ranks");
     if (!from) {               /* another framework's run becomes the actor's, under FSDP2  */
         ckr__verl_model *actor = CKR__NEW(c, ckr__verl_model);
         ckr_state *own = CKR__NEW(c, ckr_state);
@@ -39423,7 +39672,8 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
     if (from && !ckr__failed(c)) ckr__loose_put(out, &from->loose, from->dir, x.dir);
     if (ckr__failed(c) || !*x.dir) return c->err->code;
     ckr__require(out, "verl", "trainer.default_local_dir", ckr__make_str(c, "OUT"), NULL, false,
-                 "the run looks for its newest step there, with trainer.resume_mode=auto");
+                 "the run does not find the checkpoint: with trainer.resume_mode=auto it looks for "
+                 "the newest step there");
     return ckr__out_text(out, "latest_checkpointed_iteration.txt", step, strlen(step));
 }
 
@@ -39456,7 +39706,20 @@ static const ckr__dialect ckr__verl = {
    where in the whole tensor; optimizer tensors of a tensor parallel rank are cut like the weight
    of that rank and, with ZeRO-1, flattened and cut again over dp. Whatever an optimizer file
    holds goes through its `names`: indices differ from file to file. Names, not positions, tie
-   everything together. */
+   everything together.
+
+   What is where:
+     .files, .probe   names of files; which step is meant
+     .topology        ckr__nt_axes: sizes, and the documents that say them
+     .model           ckr__nt_modules: which axis of which tensor is cut over tp, its sizes and what
+                      a cut leaves whole, a line for each. A wrong axis is put right there: the
+                      reader takes the slices' own and refuses what contradicts it
+     .weights         slices of the ranks' files
+     .optimizer       states by name, flat parts of ZeRO-1 put in place; groups
+     .schedule, .random   the curve of config.yaml, the streams
+     .read            ckr__nt_read: what is read in which order
+     .emit            the same from a state
+     .adopt           another framework's GPT (>>kit.gpt) as a checkpoint of one rank, for .emit */
 
 enum { CKR__NT_WEIGHT = 1, CKR__NT_OPTIMIZER, CKR__NT_SCHEDULER, CKR__NT_RANDOM, CKR__NT_DOCUMENT };
 
@@ -39695,7 +39958,7 @@ static ckr_result ckr__nt_documents(ckr__nt *r)
             if (*size && *size != v)
                 return ckr__nt_fail(
                     r, CKR_ITEM_FILES_SIZES, r->meta.path, a->meta,
-                    "one of the two files is of another checkpoint: put back the right one",
+                    "one of the two files is of another checkpoint: restore the right one",
                     "checkpoint_metadata.json says %s %u, optimizer_config.json says %u", a->meta,
                     (unsigned)*size, (unsigned)v);
             *size = v;
@@ -39732,7 +39995,7 @@ static ckr_result ckr__nt_topology(ckr__nt *r)
         gone = CKR__NT_OPTIMIZER_ROW;
     else if (optimizer && type && t->zero != !strcmp(type, "ZeroDistributedOptimizer"))
         return ckr__nt_fail(r, CKR_ITEM_FILES_SIZES, r->optimizer.path, "type",
-                            "put back the optimizer_config.json of this checkpoint",
+                            "restore the optimizer_config.json of this checkpoint",
                             "it says %.60s, the optimizer's files %s cut over dp", type,
                             t->zero ? "are" : "are not");
     else if (!r->f.n_files[CKR__NT_SCHEDULER] &&
@@ -39795,7 +40058,7 @@ static ckr_result ckr__nt_config_says(ckr__nt *r, ckr_item item, const char *key
 {
     if (here == there) return CKR_OK;
     return ckr__nt_fail(r, item, r->config.path, key,
-                        "one of the two is of another checkpoint: put back the right one",
+                        "one of the two is of another checkpoint: restore the right one",
                         "config.yaml says %lld, %s %lld", (long long)here, other, (long long)there);
 }
 
@@ -39855,43 +40118,46 @@ static int64_t ckr__nt_layer(const char *name)
 }
 
 /* Parameters by a part of their names, the first row counts: those of a layer in the order in which
-   the modules are registered, rows and columns of the whole tensor, and what must stay whole where
-   one of these is cut. */
+   the modules are registered, the axis that is cut over tensor parallel ranks (the bias of what is
+   cut along its columns is not), rows and columns of the whole tensor, and what must stay whole
+   where one of these is cut. */
 enum { CKR__NT_HIDDEN = 1, CKR__NT_VOCAB, CKR__NT_Q, CKR__NT_QKV, CKR__NT_INTER, CKR__NT_GATE_UP };
 enum { CKR__NT_HEAD = 1, CKR__NT_HEADS };      /* one; a group, with its key and value   */
 enum { CKR__NT_QWEN_NORM = 2 };                /* the row of what only Qwen registers there */
+enum { CKR__NT_WHOLE = -1, CKR__NT_EITHER = -2 };      /* axes: on every rank; as its slices say */
 
 static const struct ckr__nt_module {
     const char *part;
+    int8_t      axis;
     uint8_t     rows, cols, unit;
 } ckr__nt_modules[] = {
-    { "input_layernorm", CKR__NT_HIDDEN, 0, 0 },
-    { ".ln_1.", CKR__NT_HIDDEN, 0, 0 },
-    { "qwen post_attention_layernorm", CKR__NT_HIDDEN, 0, 0 },
-    { ".qkv_proj.", CKR__NT_QKV, CKR__NT_HIDDEN, CKR__NT_HEAD },
-    { ".query_key_value.", 0, 0, CKR__NT_HEADS },
-    { ".qkv.q.", 0, 0, CKR__NT_HEAD },
-    { ".qkv.kv.", 0, 0, 0 },
-    { ".o_proj.", CKR__NT_HIDDEN, CKR__NT_Q, CKR__NT_HEAD },
-    { ".attn.dense.", 0, 0, CKR__NT_HEAD },
-    { ".attn.o.", 0, 0, CKR__NT_HEAD },
-    { "post_attention_layernorm", CKR__NT_HIDDEN, 0, 0 },
-    { ".ln_2.", CKR__NT_HIDDEN, 0, 0 },
-    { ".mlp.router.", 0, 0, 0 },
-    { ".mlp.shared_expert.gate_up", 0, 0, 0 },
-    { ".mlp.shared_expert.down", 0, 0, 0 },
-    { ".mlp.shared_expert_gate", 0, 0, 0 },
-    { ".mlp.gate_up_proj.", CKR__NT_GATE_UP, CKR__NT_HIDDEN, 0 },
-    { ".mlp.down_proj.", CKR__NT_HIDDEN, CKR__NT_INTER, 0 },
-    { ".experts.merged_gate", 0, 0, 0 },
-    { ".experts.merged_down", 0, 0, 0 },
-    { ".ff.c_fc.", 0, 0, 0 },
-    { ".ff.c_proj.", 0, 0, 0 },
-    { "layernorm.weight", CKR__NT_HIDDEN, 0, 0 },
-    { "layer_norm.pp_block.weight", CKR__NT_HIDDEN, 0, 0 },
-    { "token_embedding.weight", CKR__NT_VOCAB, CKR__NT_HIDDEN, 0 },
-    { ".lm_head.", CKR__NT_VOCAB, CKR__NT_HIDDEN, 0 },
-    { "", 0, 0, 0 }
+    { "input_layernorm", CKR__NT_WHOLE, CKR__NT_HIDDEN, 0, 0 },
+    { ".ln_1.", CKR__NT_WHOLE, CKR__NT_HIDDEN, 0, 0 },
+    { "qwen post_attention_layernorm", CKR__NT_WHOLE, CKR__NT_HIDDEN, 0, 0 },
+    { ".qkv_proj.", 0, CKR__NT_QKV, CKR__NT_HIDDEN, CKR__NT_HEAD },
+    { ".query_key_value.", 0, 0, 0, CKR__NT_HEADS },
+    { ".qkv.q.", 0, 0, 0, CKR__NT_HEAD },
+    { ".qkv.kv.", CKR__NT_WHOLE, 0, 0, 0 },
+    { ".o_proj.", 1, CKR__NT_HIDDEN, CKR__NT_Q, CKR__NT_HEAD },
+    { ".attn.dense.", 1, 0, 0, CKR__NT_HEAD },
+    { ".attn.o.", 1, 0, 0, CKR__NT_HEAD },
+    { "post_attention_layernorm", CKR__NT_WHOLE, CKR__NT_HIDDEN, 0, 0 },
+    { ".ln_2.", CKR__NT_WHOLE, CKR__NT_HIDDEN, 0, 0 },
+    { ".mlp.router.", CKR__NT_WHOLE, 0, 0, 0 },
+    { ".mlp.shared_expert.gate_up", 0, 0, 0, 0 },
+    { ".mlp.shared_expert.down", 1, 0, 0, 0 },
+    { ".mlp.shared_expert_gate", CKR__NT_WHOLE, 0, 0, 0 },
+    { ".mlp.gate_up_proj.", 0, CKR__NT_GATE_UP, CKR__NT_HIDDEN, 0 },
+    { ".mlp.down_proj.", 1, CKR__NT_HIDDEN, CKR__NT_INTER, 0 },
+    { ".experts.merged_gate", CKR__NT_EITHER, 0, 0, 0 },
+    { ".experts.merged_down", CKR__NT_EITHER, 0, 0, 0 },
+    { ".ff.c_fc.", 0, 0, 0, 0 },
+    { ".ff.c_proj.", 1, 0, 0, 0 },
+    { "layernorm.weight", CKR__NT_WHOLE, CKR__NT_HIDDEN, 0, 0 },
+    { "layer_norm.pp_block.weight", CKR__NT_WHOLE, CKR__NT_HIDDEN, 0, 0 },
+    { "token_embedding.weight", 0, CKR__NT_VOCAB, CKR__NT_HIDDEN, 0 },
+    { ".lm_head.", 0, CKR__NT_VOCAB, CKR__NT_HIDDEN, 0 },
+    { "", CKR__NT_EITHER, 0, 0, 0 }
 };
 
 /* Is the whole tensor as large as the configuration promises, where it says something of it? */
@@ -39908,11 +40174,21 @@ static ckr_result ckr__nt_check_shape(ckr__nt *r, const ckr__nt_param *p)
     if (d == n && d == p->n_dims) return CKR_OK;
     return ckr__nt_fail(
         r, CKR_ITEM_NANOTRON_CONFIG, p->shards[0]->path, p->name,
-        "the shard or model_config.json is of another run: put back the right one",
+        "the shard or model_config.json is of another run: restore the right one",
         "the whole tensor is %u-D, %lld x %lld; model_config.json asks for %lld x %lld",
         (unsigned)p->n_dims, (long long)(p->n_dims ? p->shape[0] : 1),
         (long long)(p->n_dims > 1 ? p->shape[1] : 1), (long long)want[0],
         (long long)(n > 1 ? want[1] : 1));
+}
+
+/* Is it cut as its module is, where a module of this name is known? */
+static ckr_result ckr__nt_check_axis(ckr__nt *r, const ckr__nt_param *p)
+{
+    const int8_t axis = ckr__nt_modules[p->leaf / 2].axis;
+    return axis == CKR__NT_EITHER
+               ? CKR_OK
+               : ckr__axis_is(r->c, p->shards[0]->path, p->name, p->split.axis, "Nanotron",
+                              axis == 1 && p->leaf % 2 ? CKR__NT_WHOLE : axis);
 }
 
 /* A run has one type for its weights, which config.yaml names; only MoE routers are always float32.
@@ -39926,7 +40202,7 @@ static ckr_result ckr__nt_check_dtype(ckr__nt *r, const ckr__nt_param *p)
         (p->dtype == CKR_DTYPE_F32 && ckr__nt_is(p, ".router.")))
         return CKR_OK;
     return ckr__nt_fail(r, CKR_ITEM_NANOTRON_CONFIG, p->shards[0]->path, p->name,
-                        "the file or config.yaml is of another run: put back the right one",
+                        "the file or config.yaml is of another run: restore the right one",
                         "dtype %s; config.yaml says %s", ckr_dtype_name(p->dtype), name);
 }
 
@@ -39988,7 +40264,7 @@ static ckr_result ckr__nt_blocks(ckr__nt *r)
     if (top >= r->layers)
         return ckr__nt_fail(
             r, CKR_ITEM_NANOTRON_CONFIG, r->model.path, "num_hidden_layers",
-            "files or model_config.json are of another run: put back the right ones",
+            "files or model_config.json are of another run: restore the right ones",
             "there are files of layer %lld, the configuration has %lld layers", (long long)top,
             (long long)r->layers);
     if (r->layers > (int64_t)r->n_params)
@@ -40136,7 +40412,7 @@ static ckr_result ckr__nt_bad_shape(ckr__nt *r, const ckr__nt_param *p, const ck
                                     const char *what, int64_t found, int64_t want)
 {
     return ckr__nt_fail(r, CKR_ITEM_RANK_SHAPE, f->path, p->name,
-                        "the file is of another run or topology: put back the right one",
+                        "the file belongs to another run or topology: restore the right one",
                         "%s: found %lld, the other files of this run ask for %lld", what,
                         (long long)found, (long long)want);
 }
@@ -40176,7 +40452,7 @@ static ckr_result ckr__nt_coverage(ckr__nt *r, ckr__nt_param *p, int64_t left)
                   "the boxes of the %llu shards overlap, leave a gap or are no equal cut of axis "
                   "%d (rank %llu)",
                   (unsigned long long)p->n_shards, (int)plain.axis, (unsigned long long)i),
-        "a shard is of another run: put back the right one");
+        "a shard is of another run: restore the right one");
 }
 
 /* The axis that is cut and its chunks, from the boxes that the shards claim. Heads must stay whole
@@ -40252,7 +40528,7 @@ static ckr_result ckr__nt_load_shard(ckr__nt *r, ckr__nt_param *p, ckr__rankfile
                        ckr__fail(r->c->err, CKR_ITEM_RANK_SHAPE, f->path, 8, p->name,
                                  "dtype %s, rank 0 has %s", ckr_dtype_name(v->dtype),
                                  ckr_dtype_name(p->dtype)),
-                       "the file is of another run: put back the right one");
+                       "the file belongs to another run: restore the right one");
 }
 
 /* Metadata of shard i: the whole shape, on rank 0, and the same on all others; and its boxes. */
@@ -40342,6 +40618,7 @@ static ckr_result ckr__nt_load_param(ckr__nt *r, ckr__nt_param *p)
         p->blocks[0] = ckr__block_whole(r->c, p->n_dims, whole);
     }
     ckr__nt_check_shape(r, p);
+    ckr__nt_check_axis(r, p);
     return ckr__nt_check_dtype(r, p);
 }
 
@@ -40434,7 +40711,7 @@ static ckr__nt_param *ckr__nt_find(ckr__nt *r, const ckr__rankfile *f, const ckr
     if (ckr_node_str(name) && ckr__map_find(&r->by_name, name->u.str, (size_t)name->count, &at))
         return r->params[at];
     ckr__nt_fail(r, CKR_ITEM_OPTIMIZER_NAMES, f->path, ckr_node_str(name),
-                 "bring back the weight's files, or the optimizer file of this run",
+                 "restore the weight's files, or the optimizer file of this run",
                  "the optimizer holds this parameter, but there is no file of its weight");
     return NULL;
 }
@@ -40603,7 +40880,7 @@ static ckr_result ckr__nt_groups(ckr__nt *r, const ckr__rankfile *f, const ckr__
                 return ckr__nt_fail(
                     r, !strcmp(key, "lr") ? CKR_ITEM_FILES_STEP : CKR_ITEM_RANK_GROUPS,
                     f->path, p->name,
-                    "the file is of another step or run: put back the right one",
+                    "the file belongs to another step or run: restore the right one",
                     "%s of its group differs from the copy on another rank", key);
             }
         }
@@ -40643,7 +40920,7 @@ static ckr_result ckr__nt_other_step(ckr__nt *r, const ckr__rankfile *f, const c
                                      double found, double want)
 {
     return ckr__nt_fail(r, CKR_ITEM_FILES_STEP, f->path, where,
-                        "put back the file of this step, or take another checkpoint",
+                        "restore the file of this step, or take another checkpoint",
                         "it is of step %.17g, the other files are of step %.17g", found, want);
 }
 
@@ -40681,7 +40958,7 @@ static ckr_result ckr__nt_same_steps(ckr__nt *r, const ckr__nt_index *x, uint64_
     if (first != first || first == here) return CKR_OK;
     return ckr__nt_step_note(
         r, "optimizer step", first,
-        "the optimizer counts other updates than checkpoint_metadata.json; it keeps its own");
+        "the optimizer's count of updates differs from checkpoint_metadata.json; it keeps its own");
 }
 
 /* What the optimizer's files tell of each parameter's place, and what does where they do not. */
@@ -40709,7 +40986,7 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
     uint64_t next = 0;
     if (!n)
         ckr__say(r->c, "CKR_W_NANOTRON_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
-                 "there are no optimizer files: weights only", NULL);
+                 "there are no optimizer files: only the weights can be resumed", NULL);
     for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++) {
         if (ckr__nt_index_file(r, f[i], &x[i]) != CKR_OK) break;
         for (uint64_t k = 0; k < x[i].n; k++) {
@@ -40784,7 +41061,7 @@ static ckr_result ckr__nt_check_scheduler(ckr__nt *r, const ckr__rankfile *f)
     const ckr_node *groups = ckr_node_get(files[at]->root, "param_groups");
     if (groups->count != n)
         return ckr__nt_fail(r, CKR_ITEM_NANOTRON_SCHEDULER, f->path, "lr_lambdas",
-                            "the file is of another topology: put back the right one",
+                            "the file is of another topology: restore the right one",
                             "%llu lambdas, the optimizer of this rank has %llu groups",
                             (unsigned long long)n, (unsigned long long)groups->count);
     for (uint64_t i = 0; i < n; i++) {
@@ -40794,7 +41071,7 @@ static ckr_result ckr__nt_check_scheduler(ckr__nt *r, const ckr__rankfile *f)
             a != b)
             return ckr__nt_fail(
                 r, CKR_ITEM_FILES_STEP, f->path, "_last_lr",
-                "scheduler and optimizer are of different steps: put back the right file",
+                "scheduler and optimizer are of different steps: restore the right file",
                 "the LR of group %llu is %.17g here and %.17g in the optimizer",
                 (unsigned long long)i, a, b);
         if (split || !ckr_node_f64(ckr_node_at(base, i), &a) ||
@@ -40819,8 +41096,8 @@ static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
                  "there are no scheduler files", NULL);
     if (!r->config.root)
         ckr__say(r->c, "CKR_W_NANOTRON_NO_CONFIG", CKR_LOST, "config.yaml", NULL, NULL,
-                 "it is not there: the schedule, the batch and the training's settings are only in "
-                 "it", "put it back, or tell the schedule with --schedule");
+                 "the file is missing: only it holds the schedule, the batch and the training "
+                 "settings", "restore it, or describe the schedule with --schedule");
     for (uint64_t i = 0; i < n; i++) {
         ckr__rankfile *f = files[i];
         if (ckr__fileset_load(&r->f, f, NULL) != CKR_OK) break;
@@ -40875,13 +41152,14 @@ static ckr_result ckr__nt_stands(ckr__nt *r, double *want)
         ckr__nt_step_note(
             r, "last_epoch", (double)epoch,
             epoch > r->step
-                ? "each resume with Nanotron has skipped a step of the schedule; the step of "
+                ? "each resume with Nanotron has skipped one step of the schedule; the step of "
                   "checkpoint_metadata.json is used"
                 : "the scheduler is behind checkpoint_metadata.json, whose step is used");
     if (was == was)
         ckr__say(r->c, "CKR_W_NANOTRON_LR", CKR_CHANGED, "lr", ckr__printf(r->c, "%.17g", was),
                  ckr__printf(r->c, "%.17g", now),
-                 "the groups' LR is not the schedule's at this step; the schedule's is used", NULL);
+                 "the groups' saved LR is not the schedule's at this step; the schedule's is used",
+                 NULL);
     return r->c->err->code;
 }
 
@@ -40912,7 +41190,7 @@ static ckr_result ckr__nt_groups_out(ckr__nt *r)
             const char *why = ckr__strdup(r->c, r->c->err->text);
             ckr__error_reset(r->c);
             ckr__say(r->c, "CKR_W_NANOTRON_SCHEDULE", CKR_APPROX, "learning_rate_scheduler", NULL,
-                     NULL, why, "tell the schedule with --schedule");
+                     NULL, why, "describe the schedule with --schedule");
         } else if (!ckr__failed(r->c)) {
             s->position = r->step;
             r->s->schedules = s;
@@ -41000,7 +41278,7 @@ static ckr_result ckr__nt_progress(ckr__nt *r)
     if (ckr__step_of(ckr__base(r->dir), &named) && named != r->step)
         return ckr__nt_fail(
             r, CKR_ITEM_FILES_STEP, r->meta.path, "metas/last_train_step",
-            "put back the checkpoint_metadata.json of this step, or rename the directory",
+            "restore the checkpoint_metadata.json of this step, or rename the directory",
             "it says step %lld, the directory is of step %lld", (long long)r->step,
             (long long)named);
     s->progress.step = r->step;
@@ -41047,7 +41325,7 @@ static ckr_result ckr__nt_complete_dir(ckr__nt *r)
         }
     if (newer)
         ckr__say(r->c, "CKR_W_NANOTRON_INCOMPLETE", CKR_EXACT, newer, NULL, NULL,
-                 "a later step lies beside this one and is not complete", NULL);
+                 "a later step beside this one is incomplete", NULL);
     return r->c->err->code;
 }
 
@@ -41116,10 +41394,10 @@ typedef struct ckr__nt_item {  /* a parameter at the target                     
 typedef struct ckr__nt_stage { ckr__nt_item **items; uint64_t n; } ckr__nt_stage;
 
 static const ckr__bounds ckr__nt_bounds = {
-    "tp pp dp cp zero", CKR_ITEM_EP_SIZE, "HEAD cannot be built with expert parallelism", 1,
+    "tp pp dp cp zero", CKR_ITEM_EP_SIZE, "Nanotron cannot be built with expert parallelism", 1,
     CKR_ITEM_OK, ckr__params_kept, ckr__groups_kept, ckr__clock_kept,
-    "the scheduler's files are of the optimizer's groups: without these none is loaded, and the "
-    "schedule starts again"
+    "the scheduler's files go with the optimizer's groups: without these Nanotron loads none, and "
+    "the schedule starts over"
 };
 
 typedef struct ckr__nt_job {
@@ -41190,17 +41468,19 @@ static ckr_result ckr__nt_vocabulary(ckr__nt_job *x)
     return ckr__say_int(x->c, "CKR_W_VOCAB_ROWS", CKR_CHANGED, "vocabulary rows", stored, x->padded,
                         x->vocab > stored
                             ? "the vocabulary grows: the new rows are zero in parameters, moments "
-                              "and masters, and in HEAD's softmax tokens with logit 0: the loss "
-                              "rises until they are trained"
+                              "and masters. Nanotron's softmax counts them as tokens with logit 0, "
+                              "so the loss rises until they are trained"
                             : x->padded > stored
                             ? "padded to a multiple of make_vocab_size_divisible_by * tp: the new "
-                              "rows are zero, and in HEAD's softmax tokens with logit 0: the loss "
-                              "rises a little, until the model has learned that they never come"
-                            : "rows above the vocabulary are padding and were dropped: HEAD's "
-                              "softmax counts them no more",
+                              "rows are zero. Nanotron's softmax counts them as tokens with logit "
+                              "0, so the loss rises a little until the model learns that they "
+                              "never occur"
+                            : "rows above the vocabulary are padding and were dropped; Nanotron's "
+                              "softmax no longer counts them",
                         told > 0
                             ? NULL
-                            : "give the logical size with --vocab if the stored rows are padded");
+                            : "give the logical size with --vocab if the stored rows include "
+                              "padding");
 }
 
 static ckr_result ckr__nt_cut_items(ckr__nt_job *x)
@@ -41253,10 +41533,9 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
         ckr__say(x->c, "CKR_W_NANOTRON_PARTITION", keep ? CKR_EXACT : CKR_APPROX, "pipeline stages",
                  NULL, NULL,
                  keep
-                     ? "the layers lie on other stages than HEAD would put them on; they were kept "
-                       "there"
-                     : "the layers lay on other stages than HEAD would put them on; the new ones "
-                       "follow HEAD's rule", NULL);
+                     ? "Nanotron would put the layers on other stages; they keep their saved ones"
+                     : "Nanotron would have put the saved layers on other stages; the new stages "
+                       "follow its rule", NULL);
     for (uint64_t i = 0; i < x->n_items; i++) {
         ckr__nt_item *p = &x->items[i];
         p->owner = keep ? (uint32_t)p->src->pp : p->src->block >= 0 ? owner[p->src->block] : 0;
@@ -41278,9 +41557,9 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
         if (s->n && !(x->to.zero && s->n == 1 && s->items[0]->owner != q)) continue;
         ckr__refuse_int(x->c, CKR_ITEM_PP_EMPTY_STAGE, ckr__printf(x->c, "stage %u", (unsigned)q),
                         nt->of.pp, x->to.pp,
-                        s->n ? "only the tied copy of the embedding would lie on this stage, on "
-                               "which HEAD cannot build ZeRO-1"
-                             : "by HEAD's rule no layer would lie on this stage",
+                        s->n ? "this stage would hold nothing but the tied copy of the embedding, "
+                               "where Nanotron cannot build ZeRO-1"
+                             : "Nanotron would put no layer on this stage",
                         s->n ? "take a smaller --pp, or --zero 0" : "take a smaller --pp");
     }
     return x->c->err->code;
@@ -41704,9 +41983,9 @@ static ckr_result ckr__nt_schedule_plan(ckr__nt_job *x)
 /* What is written otherwise than it was, one entry for each kind of value. */
 static void ckr__nt_say_head(ckr__nt_job *x)
 {
-    static const char why[] = "HEAD takes the current LR for the initial one and advances the "
-                              "scheduler once while loading: written so, it "
-                              "uses the exact LR in every following update";
+    static const char why[] = "Nanotron takes the current LR for the initial one and advances the "
+                              "scheduler once while it loads; this value makes the LR exact from "
+                              "the first update on";
     const ckr_node *old = x->nt->scheduler;
     const int64_t step = x->s->progress.step;
     char old_lr[64], new_lr[64];
@@ -41731,7 +42010,8 @@ static void ckr__nt_say_head(ckr__nt_job *x)
     if (!old && x->nt->adopted) return;
     if (!old) {
         ckr__say(x->c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_CHANGED, "lr_scheduler", NULL, NULL,
-                 "the checkpoint has no scheduler; its state was made from step and initial LR",
+                 "the checkpoint has no scheduler state; it was computed from the step and the "
+                 "initial LR",
                  NULL);
         return;
     }
@@ -41804,7 +42084,8 @@ static void ckr__nt_emit_metadata(ckr__nt_job *x)
                           ckr__make_int(x->c, *ckr__nt_size_of(&x->to, i)));
     if (ckr__release(x->nt->version) < 1005000) {
         ckr__say(x->c, "CKR_W_NANOTRON_VERSION", CKR_CHANGED, "version", x->nt->version, "1.5",
-                 "checkpoint_metadata.json is written as HEAD reads it", NULL);
+                 "checkpoint_metadata.json is written in the form that Nanotron's current version "
+                 "reads", NULL);
         ckr__node_set(x->c, root, "version", ckr__make_str(x->c, "1.5"));
         if (!ckr_node_get(root, "custom_metas"))
             ckr__node_set(x->c, root, "custom_metas", ckr__make(x->c, CKR_NODE_NONE));
@@ -41816,14 +42097,14 @@ static void ckr__nt_emit_metadata(ckr__nt_job *x)
         ckr__node_set(x->c, m, "last_stage_idx", ckr__make_int(x->c, 0));
     if (ckr_node_i64(ckr_node_get(m, "consumed_train_samples"), &v) && v != samples && !zero)
         ckr__say_int(x->c, "CKR_W_NANOTRON_SAMPLES", CKR_CHANGED, "consumed_train_samples", v,
-                     samples, "HEAD asserts the sum over the data stages", NULL);
+                     samples, "Nanotron asserts that this is the sum over the data stages", NULL);
     ckr__node_set(x->c, m, "consumed_train_samples", ckr__make_int(x->c, samples));
     if (!total || (total->kind == CKR_NODE_INT && total->u.i != tokens)) {
         if (total && !zero)
             ckr__say(x->c, "CKR_W_NANOTRON_TOKENS", CKR_CHANGED, "consumed_tokens_total",
                      ckr__printf(x->c, "%lld", (long long)total->u.i), "null",
-                     "HEAD asserts the sum over the data folders, which is another: null is "
-                     "written, and HEAD counts from there", NULL);
+                     "Nanotron asserts that this is the sum over the data folders, which is "
+                     "another number; null is written, and Nanotron counts from there", NULL);
         ckr__node_set(x->c, m, "consumed_tokens_total",
                       zero ? ckr__make_int(x->c, 0) : ckr__make(x->c, CKR_NODE_NONE));
     }
@@ -41875,11 +42156,11 @@ static void ckr__nt_config_schedule(ckr__nt_job *x)
             v = rows[i].steps ? ckr__sw_number(x->c, now) : ckr__make_float(x->c, now);
         else if (!ckr_node_str(v)) continue;
         ckr__nt_config(x, CKR__NT_TELL | CKR__NT_WRITE, pointer, v,
-                       "Nanotron takes its curve from the configuration that the run is started "
-                       "with: the LR follows another one");
+                       "Nanotron takes the LR's curve from the coming run's configuration: the LR "
+                       "would follow another one");
         if (!old && v)
             ckr__say(x->c, "CKR_W_NANOTRON_CONFIG", CKR_LOST, pointer, NULL,
-                     ckr__yaml_plain(x->c, v), "config.yaml has no such key: it was not added",
+                     ckr__yaml_plain(x->c, v), "config.yaml has no such key, and none was added",
                      NULL);
     }
 }
@@ -41889,8 +42170,8 @@ static void ckr__nt_config_run(ckr__nt_job *x)
 {
     static const char each[] = "/tokens/batch_accumulation_per_replica",
                       ignore[] = "/general/ignore_sanity_checks",
-                      samples[] = "an update takes other samples, without a word: steps, samples "
-                                  "and tokens no longer count the same",
+                      samples[] = "an update silently covers a different number of samples, so "
+                                  "steps, samples and tokens diverge",
                       absent[] = "Nanotron stops at files that are not written";
     const ckr_node *cfg = x->nt->config.root, *model = x->nt->model.root,
                    *unchecked = ckr_node_find(cfg, ignore);
@@ -41911,10 +42192,11 @@ static void ckr__nt_config_run(ckr__nt_job *x)
             { x->to.pp > x->nt->of.pp && steps > 0 && steps < least &&
                   (!engine || !strcmp(engine, "1f1b")),
               false, each, ckr__make_int(x->c, least),
-              "the 1F1B engine stops at fewer micro batches than stages less one" },
+              ckr__printf(x->c, "1F1B needs at least PP-1 = %lld micro-batches",
+                          (long long)least) },
             { x->to.tp == 1 && x->nt->of.tp > 1 && mode && !strcmp(mode, "REDUCE_SCATTER"), false,
               "/parallelism/tp_mode", ckr__make_str(x->c, "ALL_REDUCE"),
-              "HEAD loads this, but its reduce-scatter mode cannot train with tp 1" },
+              "Nanotron loads this, but its reduce-scatter mode cannot train with tp 1" },
             { x->micro > 0, true, "/tokens/micro_batch_size", ckr__make_int(x->c, x->micro),
               samples },
             { x->micro > 0, true, each, ckr__make_int(x->c, x->accumulate), samples },
@@ -41923,18 +42205,17 @@ static void ckr__nt_config_run(ckr__nt_job *x)
                (llama.py, config). */
             { ckr__nt_true(model, "is_llama_config") && !ckr_node_get(model, "rope_interleaved"),
               false, "/model/model_config/rope_interleaved", yes,
-              "the code that wrote this had no such key and rotated interleaved pairs; "
-              "HEAD rotates halves by default: another model" },
+              "the code that wrote this had no such key and rotated interleaved pairs; Nanotron "
+              "now rotates halves by default, which is another model" },
             /* Before each update HEAD compares the moments of all replicas, of ZeRO-1 too
                (sanity_checks.py); where it saves, it leaves that out. */
             { both && unchecked && unchecked->kind == CKR_NODE_BOOL, false, ignore, yes,
-              "HEAD's own check stops a run with ZeRO-1 over several replicas: it takes "
-              "their parts of the moments for copies" },
+              "Nanotron's own check stops a ZeRO-1 run with several replicas: it mistakes their "
+              "parts of the moments for copies" },
             { !x->optimizer, false, "/checkpoints/load_optimizer", no, absent },
             { x->t->dtype != CKR_DTYPE_NONE, true, "/model/dtype",
               ckr__make_str(x->c, ckr_dtype_name(x->t->dtype)),
-              "the run's parameters are of its configuration's dtype: what was cast is "
-              "cast back" },
+              "Nanotron trains in its configuration's dtype: the parameters would be cast back" },
             { !x->scheduler, false, "/checkpoints/load_lr_scheduler", no, absent }
         };
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -41948,8 +42229,8 @@ static void ckr__nt_config_run(ckr__nt_job *x)
 static void ckr__nt_emit_config(ckr__nt_job *x)
 {
     static const char stage[] = "/optimizer/zero_stage", rows[] = "/model/model_config/vocab_size",
-                      why[] = "Nanotron builds the run from its configuration, and does not find "
-                              "the files or the shapes of another";
+                      why[] = "Nanotron builds the run from its configuration: with another one it "
+                              "does not find the files, or the shapes differ";
     const unsigned how = CKR__NT_TELL | CKR__NT_WRITE | CKR__NT_IF_THERE;
     const ckr__nt_text *old = &x->nt->config;
     ckr__buf text = CKR_ZERO;
@@ -41975,8 +42256,8 @@ static void ckr__nt_emit_config(ckr__nt_job *x)
     ckr__buf_put(&text, old->bytes, (size_t)old->n);
     if (!ckr__yaml_edit_text(&text, old->root, x->edits, x->n_edits) && !ckr__failed(x->c))
         ckr__say(x->c, "CKR_W_NANOTRON_CONFIG", CKR_CHANGED, "config.yaml", NULL, NULL,
-                 "a value cannot be changed in its line: it is written anew, with the same "
-                 "contents and without its comments", NULL);
+                 "one of its values cannot be changed in place; the file is written anew with the "
+                 "same contents and without its comments", NULL);
     ckr__out_buf(x->out, ckr__nt_out(x, "config.yaml"), &text);
 }
 
@@ -42065,15 +42346,14 @@ static void ckr__nt_say_topology(ckr__nt_job *x)
         x->micro = micro;
         x->accumulate = steps;
         if (taken != all)
-            ckr__say_int(x->c, "CKR_W_NANOTRON_BATCH", CKR_APPROX, "samples per update", all, taken,
-                         "they are no multiple of the replicas: steps, samples and tokens no "
-                         "longer count the same", "take a --dp that divides them");
+            ckr__batch_uneven(x->c, "CKR_W_NANOTRON_BATCH", "samples per update", all, taken,
+                              x->to.dp);
     }
     if (x->to.zero && x->masters && x->to.dp > 1 && !(nt->of.zero && nt->of.dp > 1) &&
         !(x->t->without & CKR_OPTIMIZER))
         ckr__say(x->c, "CKR_W_NANOTRON_ZERO_MASTERS", CKR_CHANGED, "zero", NULL, NULL,
-                 "HEAD loads ZeRO-1 with fp32 masters and dp over 1, but cannot train with it: its "
-                 "gradient hook raises NotImplementedError", NULL);
+                 "Nanotron loads ZeRO-1 with fp32 masters and dp above 1 but cannot train with it: "
+                 "its gradient hook raises NotImplementedError", NULL);
 }
 
 /* HEAD looks for patterns in the name of the last tied or replicated parameter, too: a stage that
@@ -42089,7 +42369,7 @@ static void ckr__nt_say_exclude(ckr__nt_job *x)
         if (x->stage[q].n == 1 && p->owner == q && p->param && p->param->split.axis >= 0)
             ckr__say(x->c, "CKR_W_NANOTRON_EXCLUDE", CKR_CHANGED,
                      ckr__printf(x->c, "stage %u", (unsigned)q), NULL, NULL,
-                     "the output layer lies alone on it, and there HEAD's "
+                     "the output layer is alone on this stage, where Nanotron's "
                      "weight_decay_exclude_named_params ends in a NameError",
                      "take a smaller --pp, or leave that list out of the configuration");
     }
@@ -42121,7 +42401,8 @@ static void ckr__nt_emit_loose(ckr__nt_job *x)
     }
     if (x->n_lost)
         ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "leftovers", (int64_t)x->n_lost, 0,
-                     "keys that are not understood belong to a rank that the target does not have",
+                     "unknown keys belong to a rank that the target does not have; they are left "
+                     "out",
                      NULL);
 }
 
@@ -42160,8 +42441,8 @@ static void ckr__nt_say_parts(ckr__nt_job *x)
     if (!x->scheduler && (x->nt->scheduler || (x->nt->adopted && x->step)) &&
         !(without & CKR_PROGRESS))
         ckr__say_int(x->c, "CKR_W_NANOTRON_COUNTERS", CKR_LOST, "step", x->step, 0,
-                     "Nanotron reads its counters with the scheduler only: step, samples and "
-                     "tokens start again at 0",
+                     "Nanotron reads its counters only with the scheduler: step, samples and "
+                     "tokens start at 0 again",
                      "keep optimizer and schedule, or --mode transfer");
 }
 
@@ -42223,7 +42504,7 @@ static void ckr__nt_adopt_param(ckr__nt_adopt *a, ckr_tensor *t)
     p->dtype = t->dtype;
     p->n_dims = t->n_dims;
     p->shape = t->shape;
-    p->split.axis = !m->cols ? -1 : m->cols == CKR__NT_Q || m->cols == CKR__NT_INTER;
+    p->split.axis = m->axis;
     p->split.n_chunks = qkv ? 3 : m->rows == CKR__NT_GATE_UP ? 2 : 0;
     if (p->split.n_chunks) p->split.chunks = CKR__DUP(a->c, int64_t, chunks[!qkv], 3);
     if (m->unit == CKR__NT_HEAD) p->split.units = CKR__DUP(a->c, int64_t, units, 3);
@@ -42321,12 +42602,12 @@ static void ckr__nt_adopt_schedule(ckr__nt_adopt *a)
     if (now && !strcmp(now->kind, "nanotron")) a->curve = ckr__dict_copy(a->c, now->params);
     else if (!now || ckr__phases_of(now, &k)) a->curve = ckr__nt_adopt_curve(a->c, &k);
     if (!now && !alike)
-        ckr__gpt_misfit(&a->g, "schedule", "nothing tells the LR of the coming updates, and groups "
-                        "have different ones", "--to-schedule nanotron:...");
+        ckr__gpt_misfit(&a->g, "schedule", "nothing says what the coming LRs are, and the groups' "
+                                           "LRs differ", "--to-schedule nanotron:...");
     if (!now)
         ckr__say(a->c, "CKR_NANOTRON_CONSTANT", CKR_APPROX, "schedule", NULL, "constant",
-                 "the source has no schedule, and Nanotron has no run without one: the LR stays as "
-                 "it is", "--to-schedule nanotron:...");
+                 "the source has no schedule and Nanotron needs one: a constant LR is written",
+                 "--to-schedule nanotron:...");
     if (!now || ckr__plain_map(now))
         x = ckr__sched_as(a->c, "nanotron", a->curve, bases, n, ckr__step_done(own));
     if (!x) return;
@@ -42395,7 +42676,8 @@ static void ckr__nt_adopt_groups(ckr__nt_adopt *a)
     }
     if (!told && a->x->optimizer)
         ckr__say(c, "CKR_NANOTRON_DEFAULTS", CKR_APPROX, "betas and weight decay", NULL,
-                 "(0.9, 0.999) and 0", "the source's groups do not tell all of them",
+                 "(0.9, 0.999) and 0", "the source's groups do not record all of these; the "
+                                       "defaults are used",
                  "--like FILE with such groups");
     if (coupled && a->x->optimizer)
         ckr__say(c, "CKR_NANOTRON_DECAY", CKR_APPROX, "weight_decay", "of the gradient",
@@ -42438,12 +42720,12 @@ static void ckr__nt_adopt_tell(ckr__nt_adopt *a)
         "optimizer/learning_rate_scheduler/min_decay_lr tokens/train_steps",
                       batch[] = "tokens/batch_accumulation_per_replica tokens/micro_batch_size";
     const struct { bool when; const char *keys, *otherwise; } rows[] = {
-        { true, model, "Nanotron builds the run from its configuration: it would be another model "
-                       "than that of the weights, or not find its files" },
-        { a->x->optimizer, curve, "Nanotron builds the optimizer and its curve from the "
-                                  "configuration that the run is started with" },
-        { a->own->batch > 0, batch, "an update takes other samples, without a word: steps, samples "
-                                    "and tokens no longer count the same" }
+        { true, model, "Nanotron builds the run from its configuration: another one means another "
+                       "model, or files that are not found" },
+        { a->x->optimizer, curve, "Nanotron builds the optimizer and the LR's curve from the "
+                                  "coming run's configuration" },
+        { a->own->batch > 0, batch, "an update silently covers a different number of samples, so "
+                                    "steps, samples and tokens diverge" }
     };
     const char *p;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -42585,11 +42867,11 @@ static void ckr__nt_adopt_documents(ckr__nt_adopt *a)
     ckr__nt_adopt_tell(a);
     if (!(a->g.rope_base > 0))
         ckr__say(c, "CKR_NANOTRON_ROPE", CKR_APPROX, "rope_theta", NULL, "10000",
-                 "no configuration is beside the tensors: Nanotron's default is taken",
+                 "there is no configuration beside the tensors; Nanotron's default is used",
                  "rope_theta of the coming run's configuration, where it was trained with another");
     if (!(a->g.epsilon > 0))
         ckr__say(c, "CKR_NANOTRON_EPSILON", CKR_APPROX, "rms_norm_eps", NULL, "1e-06",
-                 "no configuration is beside the tensors: Nanotron's default is taken",
+                 "there is no configuration beside the tensors; Nanotron's default is used",
                  "rms_norm_eps of the coming run's configuration, where it was trained with "
                  "another");
 }
@@ -42629,7 +42911,7 @@ static bool ckr__nt_adopted(ckr__nt_job *x)
         a.own->progress.samples = r->step * a.own->batch;
     if (a.own->progress.samples < 0 && r->step)
         ckr__say(x->c, "CKR_NANOTRON_SAMPLES", CKR_APPROX, "consumed_train_samples", NULL, "0",
-                 "nothing tells the samples that were taken: the data begins anew",
+                 "nothing records how many samples were seen: the data starts from the beginning",
                  "--set batch_size=N");
     a.own->progress.step = r->step;
     ckr__nt_adopt_model(&a);
@@ -42672,7 +42954,8 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
              x.to.zero == x.nt->of.zero && x.nt->of.ep == 1;
     if (x.nt->of.ep > 1)
         ckr__refuse_int(c, CKR_ITEM_EP_SIZE, "ep", x.nt->of.ep, 1,
-                        "the checkpoint's experts are spread over ranks, which HEAD cannot be",
+                        "the checkpoint's experts are spread over ranks, which Nanotron's current "
+                        "version cannot do",
                         NULL);
     if (c->refused || ckr__nt_schedule_plan(&x) != CKR_OK || c->refused ||
         ckr__nt_items(&x) != CKR_OK || ckr__nt_vocabulary(&x) != CKR_OK ||
@@ -42808,7 +43091,7 @@ static void ckr__plain_object(ckr__ctx *c, ckr__flat *in, const char *key, const
     }
     if (n && !ckr__failed(c))
         ckr__say(c, "CKR_W_TENSORS_IN_OBJECT", CKR_LOST, *key ? key : name, NULL, NULL,
-                 ckr__printf(c, "tensors inside an object of %s, which is not built: %llu", name,
+                 ckr__printf(c, "an object of %s, which is never built, holds %llu tensors", name,
                              (unsigned long long)n), "save its state_dict()");
 }
 
@@ -43128,8 +43411,8 @@ static ckr_result ckr__plain_loose(ckr__ctx *c, const ckr_state *s)
     ckr__sprint(text, sizeof text, "%llu tensors", (unsigned long long)n);
     if (!n) return CKR_OK;
     return ckr__say(c, "CKR_W_TENSORS_ONLY", CKR_LOST, first, text, NULL,
-                    "tensors beside the model's and the optimizer's belong to no parameter and are "
-                    "left out: what needs them must take them from the source",
+                    "these tensors belong neither to the model nor to the optimizer and are left "
+                    "out",
                     "`tree` shows them; `convert` to the framework's own form keeps them");
 }
 
@@ -43231,15 +43514,15 @@ static ckr_result ckr__whole_schedule(ckr__whole_job *w, const ckr_schedule *was
                              w->source->n_schedules > 1 ||
                              w->p->n_schedulers != w->p->n_optimizers))
         return ckr__say(w->c, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, s->kind, NULL, NULL,
-                        "the file has several schedulers, which are written as they were only",
+                        "the file has several schedulers; they can only be written unchanged",
                         "--lr-policy keep");
     if (w->p->scheduler && !same && !s->opaque)
         ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &w->scheduler);
     if (w->scheduler && several && !ckr__failed(w->c)) ckr__whole_schedulers(w, s);
     if (w->scheduler && !w->p->optimizer)
         ckr__say(w->c, "CKR_W_OPTIMIZER_ELSEWHERE", CKR_APPROX, s->kind, NULL, NULL,
-                 "the optimizer's groups are in another file, which has the LR of the first update "
-                 "and, for torch's recurrent schedulers, of all",
+                 "the optimizer's groups are in another file, whose LR the first update uses (all "
+                 "updates, with torch's recurrent schedulers)",
                  "set lr and initial_lr of that file's groups to what `lr` says");
     if (!ckr__failed(w->c)) ckr__setting_scheduler(w->out, s, was, w->p->scheduler != NULL);
     if (ckr__failed(w->c) || !s->n_lanes) return w->c->err->code;
@@ -43272,9 +43555,9 @@ static void ckr__whole_streams(ckr__whole_job *w)
 static void ckr__whole_minds(ckr__whole_job *w, const ckr_target *t)
 {
     static const struct { const char *code, *why; } what[] = {
-        { "CKR_W_TENSORS_IN_OBJECT", "tensors inside an object go with it as they are" },
-        { "CKR_W_PARAM_NAMES", "the optimizer's numbers stay as they are" },
-        { "CKR_W_PARAM_NAMES_GUESSED", "the optimizer's numbers stay as they are" }
+        { "CKR_W_TENSORS_IN_OBJECT", "tensors inside an object are copied with it, unchanged" },
+        { "CKR_W_PARAM_NAMES", "the optimizer's numbers are kept" },
+        { "CKR_W_PARAM_NAMES_GUESSED", "the optimizer's numbers are kept" }
     };
     const size_t n = t->groups ? 1 : sizeof what / sizeof *what;
     ckr__slots_kept(w->c, w->s);
@@ -43340,7 +43623,7 @@ static ckr_result ckr__plain_scheduler(ckr__fresh *w)
     }
     if (w->out->unscheduled)
         return ckr__say(w->c, "CKR_W_TENSORS_ONLY", CKR_LOST, "schedule", s->kind, NULL,
-                        "it is none of torch's schedulers, or not known",
+                        "it is not one of torch's schedulers, or not a known one",
                         "--to-schedule torch:...: one whose state the file can have");
     r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &state);
     if (r != CKR_OK) return r;
@@ -43539,8 +43822,8 @@ static bool ckr__plain_put(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *x, c
     if (own) return own->tensor_fn(c, f, x, dtype);
     if (f->format == CKR_FORMAT_SAFETENSORS && !*ckr__dtypes[dtype].tag)
         ckr__say(c, "CKR_W_BYTES", CKR_CHANGED, x->name, ckr_dtype_name(dtype), "uint8",
-                 "safetensors has no such type: its bytes, with type and shape in __metadata__, "
-                 "which this tool reads back and others do not", "--to torch");
+                 "safetensors has no such dtype: the bytes are stored, dtype and shape are in "
+                 "__metadata__, which this library reads and others do not", "--to torch");
     return ckr__plain_entry(c, f, x, dtype) &&
            ckr__out_key(out, x, ckr__flat_name(c, x), "param");
 }
@@ -43716,8 +43999,8 @@ static ckr_result ckr__tr_leaf(void *user, const ckr_node *leaf, const char *nam
         return ckr__fail_fmt(x->of.c, CKR_ITEM_DIST, x->file, name,
                              "save with SHARDED_STATE_DICT and FSDP.optim_state_dict, or with "
                              "torch.distributed.checkpoint",
-                             "%s is one rank's, and nothing tells where in the whole it lies, as "
-                             "FSDP1's LOCAL_STATE_DICT saves it", slot);
+                             "%s is one rank's part, saved by FSDP1's LOCAL_STATE_DICT, which does "
+                             "not record where in the whole it lies", slot);
     ckr__part p = ckr__part_make(x->file, name, slot, v, v->n_dims, v->shape, x->rank);
     p.alone = !parted;
     const ckr__held *h = ckr__part_add(&x->load, &p);
@@ -43805,7 +44088,7 @@ static ckr_result ckr__tr_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 {
     (void)s, (void)t, (void)out;
     return ckr__refuse(c, CKR_ITEM_TRAINER_SOURCE, "torch_ranks",
-                       "files of each rank's parts are read only",
+                       "per-rank files of this kind can be read but not written",
                        "--to dcp, which torch loads in a run of any size, or --to torch");
 }
 
@@ -43889,8 +44172,7 @@ static ckr_result ckr__tn_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     if (r == CKR_OK) ckr_node_i64(ckr_node_get(root, "epochs_run"), &s->progress.epoch);
     if (r == CKR_OK && s->progress.step < 0)
         r = ckr__say(c, "CKR_W_STEP_UNKNOWN", CKR_CHANGED, "epochs_run", NULL, NULL,
-                     "the files count epochs only: the step is as many times the steps of one, "
-                     "which the recipe's data tell", NULL);
+                     "the files count epochs only; the step depends on the recipe's data", NULL);
     return r;
 }
 
@@ -43898,7 +44180,8 @@ static ckr_result ckr__tn_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 {
     (void)s, (void)t, (void)out;
     return ckr__refuse(c, CKR_ITEM_TRAINER_SOURCE, "torchtune",
-                       "a recipe's directory is read only", "--to torch or --to safetensors");
+                       "a recipe's directory can be read but not written",
+                       "--to torch or --to safetensors");
 }
 
 static const ckr__dialect ckr__torchtune = {
@@ -44126,8 +44409,8 @@ static ckr_result ckr__ac_foreign(ckr__ac *r)
                                   "DeepSpeed",
                                   "name this directory with --dialect dcp or deepspeed");
     return ckr__fail_with(r->c, CKR_ITEM_RANK_MISSING, r->dir, NULL,
-                          "there is no file of the model: model.safetensors or pytorch_model.bin",
-                          "bring back the model's file");
+                          "there is no model file (model.safetensors or pytorch_model.bin)",
+                          "restore the model's file");
 }
 
 /* Both trainers take the safetensors file where there are two. */
@@ -44381,7 +44664,7 @@ static ckr_result ckr__ac_optimizers(ckr__ac *r)
     if (ckr__failed(r->c)) return r->c->err->code;
     if (!k)
         return ckr__say(r->c, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
-                        "there is no optimizer file: weights only", NULL);
+                        "there is no optimizer file: only the weights can be resumed", NULL);
     if (!r->of.n_named || r->of.n_named == r->desc->n_names) return CKR_OK;
     return ckr__fail_fmt(r->c, CKR_ITEM_OPTIMIZER_NAMES, r->dir, NULL,
                          "--names FILE: exactly the optimizer's parameters",
@@ -44415,8 +44698,9 @@ static void ckr__ac_rate(ckr__ac *r)
         if (whole <= CKR__AC_MAX_RANKS) r->ranks = (uint32_t)whole;
     } else if (!r->trainer && step > 0 && t >= 0 && (double)t != r->rate * (double)step) {
         ckr__say(r->c, "CKR_W_TICKS", CKR_APPROX, "scheduler", NULL, NULL,
-                 "the scheduler has not ticked once per process and update: it is stepped "
-                 "otherwise, as once per epoch, or the number of processes has changed", NULL);
+                 "the scheduler has not ticked once per process and update: the script steps it "
+                 "differently (once per epoch, for example), or the number of processes changed",
+                 NULL);
         for (uint64_t i = 0; i < r->s->n_schedules && !ckr__failed(r->c); i++)
             ckr__sched_unclocked(r->c, &r->s->schedules[i], t, step);
     }
@@ -44577,18 +44861,19 @@ static ckr_result ckr__ac_missing(ckr__ac *r)
         }
     if (!r->n_random)
         return ckr__say(r->c, "CKR_W_NO_RANDOM", CKR_LOST, "random states", NULL, NULL,
-                        "there is no file of them: the coming run seeds its own streams", NULL);
+                        "there is no file of random states: the coming run seeds its own streams",
+                        NULL);
     if (!n || (r->engine && r->trainer && ckr__ac_single(r))) return CKR_OK;
     return ckr__say(r->c, ckr_item_name(CKR_ITEM_TRAINER_RANDOM), CKR_ERROR,
                     ckr__ac_random_name(r->c, r, first),
                     ckr__printf(r->c, "files of %u of %u ranks", (unsigned)(r->ranks - n),
                                 (unsigned)r->ranks), NULL,
-                    ckr__printf(r->c, "%s: the random streams of %u rank%s are in no file",
+                    ckr__printf(r->c, "%s: no file holds the random streams of %u rank%s",
                                 r->ranks == r->n_random ? "there are files of later ranks"
                                 : r->trainer || r->engine ? "the run had more processes"
                                 : "the scheduler has ticked for more processes",
                                 (unsigned)n, n == 1 ? "" : "s"),
-                    "bring back the file; a conversion gives such a rank a stream of its own");
+                    "restore the file; a conversion gives such a rank a new stream");
 }
 
 /* >>accelerate.read ----------------------------------------------------------- */
@@ -44629,8 +44914,8 @@ static ckr_result ckr__ac_progress(ckr__ac *r)
         r->s->progress.tokens = v;
     if (done < 0 || done == r->s->progress.step) return CKR_OK;
     return ckr__say(r->c, "CKR_W_TRAINER_STEP", CKR_EXACT, "optimizer step", NULL, NULL,
-                    "the optimizer counts other updates than trainer_state.json; each keeps its "
-                    "own", NULL);
+                    "the optimizer's count of updates differs from trainer_state.json; each keeps "
+                    "its own", NULL);
 }
 
 /* A tied head is not in a safetensors file: the configuration tells of it. */
@@ -44715,7 +45000,8 @@ static ckr_result ckr__ac_args(ckr__ac *r)
     if (ckr__sched_drift(r->c, x, &drift, &lane) != CKR_OK) return r->c->err->code;
     if (!(drift <= CKR__LR_SAVED))
         return ckr__say(r->c, "CKR_W_TRAINER_ARGS", CKR_APPROX, name, NULL, NULL,
-                        "the saved LR is not what training_args.bin says at this step", NULL);
+                        "the saved LR is not the one that training_args.bin gives for this step",
+                        NULL);
     *old = *x;
     return CKR_OK;
 }
@@ -44821,8 +45107,8 @@ static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_d
     if (sched && r->rate > 1) r->ranks = (uint32_t)r->rate;
     if (r->ranks > 1 && s->n_rng)
         ckr__say(c, "CKR_W_RANDOM_RANK0", CKR_LOST, "rng_state", NULL, NULL,
-                 "Sana keeps the random states of rank 0 only, with its own view of the other "
-                 "devices, which it never used", NULL);
+                 "Sana saves the random states of rank 0 only, with that rank's unused view of the "
+                 "other devices", NULL);
     if (!ckr__failed(c) && sched) ckr__lr_drift(c, s, s->schedules);
     if (!ckr__failed(c))
         ckr__leave_others(c, s, f->rel, f->root, "state_dict state_dict_ema optimizer scheduler "
@@ -44911,8 +45197,8 @@ static bool ckr__ac_setting(ckr__ac_job *x, const char *key, const ckr_node *val
 static ckr_node *ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *was,
                                           const ckr_schedule *want)
 {
-    static const char why[] = "the Trainer builds its scheduler from it: the LR follows another "
-                              "curve";
+    static const char why[] = "the Trainer builds its scheduler from this setting: the LR would "
+                              "follow another curve";
     const bool same = was && !strcmp(was->kind, want->kind);
     const int64_t done = x->w.s->progress.step > 0 ? x->w.s->progress.step : want->position;
     const ckr_node *old = ckr__ac_arg(x->ac, "lr_scheduler_kwargs"),
@@ -44948,11 +45234,10 @@ static ckr_node *ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *wa
         ckr__ac_setting(x, "warmup_steps", ckr_node_get(d, "num_warmup_steps"), why);
     if (steps && !(same && ckr__node_equal(steps, was_steps)))
         ckr__ac_setting(x, "max_steps", steps,
-                        "the run ends at another update, and the LR with it");
+                        "the run, and the LR's curve, would end at another update");
     if (top == top)
         ckr__ac_setting(x, "learning_rate", ckr__make_float(x->w.c, top),
-                        "the schedule takes a part of its curve from it; the groups' LR comes from "
-                        "the checkpoint");
+                        "the schedule computes part of its curve from it");
     return d;
 }
 
@@ -45009,19 +45294,19 @@ static void ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f)
     if (now->opaque ? now != want : was->position != now->position ||
                                     !ckr__same(was->rate, now->rate))
         ckr__say_clock(x->w.c, was, now,
-                       "accelerate ticks once per process and update: clock and lengths are in "
-                       "ticks of the coming run",
-                       "the scheduler's curve is in the trainer's code: it goes on at this LR if "
-                       "its lengths count the ticks of the coming run",
-                       "build it with lengths of updates times processes");
+                       "accelerate ticks once per process and update; clock and lengths are now in "
+                       "the coming run's ticks",
+                       "the scheduler's curve is in the script: the LR continues from here only if "
+                       "its lengths count the coming run's ticks",
+                       "build the scheduler with lengths of updates times processes");
     if (!index) ckr__ac_follows(x, f->part, was, want, now, o ? o->first_group : 0);
 }
 
 /* The arguments that make a process's batch x accumulation x processes the samples of an update. */
 static void ckr__ac_batch(ckr__ac_job *x)
 {
-    static const char why[] = "an update takes other samples, and where epochs are counted "
-                              "max_steps and the LR move";
+    static const char why[] = "an update covers a different number of samples; where epochs are "
+                              "counted, max_steps and the LR change too";
     const int64_t all = ckr__batch_told(x->w.s, x->w.source->batch, x->ac->ranks, x->ranks);
     int64_t micro = 0, steps = 1;
     if (!x->w.s->batch && !x->engine &&        /* else it has been said                   */
@@ -45037,9 +45322,8 @@ static void ckr__ac_batch(ckr__ac_job *x)
     ckr__ac_setting(x, "per_device_train_batch_size", ckr__make_int(x->w.c, micro), why);
     ckr__ac_setting(x, "gradient_accumulation_steps", ckr__make_int(x->w.c, steps), why);
     if (taken != all)
-        ckr__say_int(x->w.c, "CKR_W_TRAINER_BATCH", CKR_APPROX, "samples per update", all, taken,
-                     "they are no multiple of the processes: samples per update change, and "
-                     "epochs no longer count the same", "take a --dp that divides them");
+        ckr__batch_uneven(x->w.c, "CKR_W_TRAINER_BATCH", "samples per update", all, taken,
+                          x->ranks);
 }
 
 /* Without max_steps the Trainer counts the updates anew, by data, batch and processes. */
@@ -45052,8 +45336,8 @@ static void ckr__ac_steps(ckr__ac_job *x)
         (x->ranks != x->ac->ranks || x->w.s->batch != x->w.source->batch) &&
         ckr_node_i64(ckr_node_get(want->params, "num_training_steps"), &n))
         ckr__ac_setting(x, "max_steps", ckr__make_int(x->w.c, n),
-                        "the Trainer counts the updates of its epochs anew, by its batch and "
-                        "processes: the LR's length would be another");
+                        "the Trainer recounts the updates of its epochs from batch and processes: "
+                        "the LR's curve would have another length");
 }
 
 /* >>accelerate.emit.random ---------------------------------------------------- */
@@ -45240,15 +45524,15 @@ static void ckr__ac_carry(ckr__ac_job *x)
 {
     static const struct { const char *code; ckr_severity severity; const char *reason; } rows[] = {
         { "CKR_RANDOM_KEPT", CKR_CHANGED,
-          "values beside the streams of ranks that have no file here, or states of devices that "
-          "they do not see here: kept in the side file, and back with their ranks" },
+          "these values belong to ranks without a file in the coming run, or to devices that they "
+          "do not see; ckptresume.json keeps them until their ranks return" },
         { "CKR_W_RANDOM_LOST", CKR_LOST,
-          "values beside the streams of ranks that have no file here, too large for the side file "
-          "or of a kind that it has no form for" },
+          "these values belong to ranks without a file in the coming run; the side file cannot "
+          "hold them" },
         { "CKR_RANDOM_BACK", CKR_EXACT,
-          "kept since an earlier conversion, and back with their ranks" },
+          "an earlier conversion kept these values; they return with their ranks" },
         { "CKR_RANDOM_ALONE", CKR_EXACT,
-          "values that ranks have each for itself: new ranks do not get them" }
+          "these values belong to single ranks; new ranks do not get them" }
     };
     ckr_node *counts = ckr__ac_carry_counts(x), *random = ckr__make(x->w.c, CKR_NODE_DICT);
     ckr__walk all = ckr__walk_in(ckr_node_get(x->kept, "random"));
@@ -45285,7 +45569,7 @@ static void ckr__ac_say_numpy(ckr__ac_job *x)
 {
     if (x->numpy)
         ckr__say(x->w.c, "CKR_NUMPY_PLAIN", CKR_EXACT, "numpy", NULL, NULL,
-                 "the generator's words are written as a list: any NumPy reads it", NULL);
+                 "the generator's words are written as a list, which any NumPy reads", NULL);
 }
 
 static void ckr__ac_emit_random(ckr__ac_job *x)
@@ -45301,7 +45585,8 @@ static void ckr__ac_emit_random(ckr__ac_job *x)
         x->kept = kept;                        /* of this step, or of no use                */
     else if (any)
         ckr__say(x->w.c, "CKR_W_RANDOM_STALE", CKR_APPROX, "random states", NULL, NULL,
-                 "the side file keeps values of other ranks, but of another step: not used", NULL);
+                 "the side file's values of other ranks belong to another step; they are not used",
+                 NULL);
     x->random = true;
     for (uint32_t r = 0; ac->n_random && r < x->ranks && !ckr__failed(x->w.c); r++) {
         const bool one = ac->trainer && x->ranks == 1;
@@ -45311,8 +45596,8 @@ static void ckr__ac_emit_random(ckr__ac_job *x)
         if (r > 0 || x->ranks == 1 || !ac->engine || !ckr__ac_single(ac)) continue;
         ckr__ac_put_tree(x, "rng_state.pth", root);
         ckr__say(x->w.c, "CKR_RANDOM_SINGLE", CKR_EXACT, "rng_state.pth", NULL, NULL,
-                 "the saved run's Trainer counted one process: rank 0's states are in this file, "
-                 "too, from which such a run goes on", NULL);
+                 "the saved run's Trainer counted one process; rank 0's states are also in this "
+                 "file, from which such a run resumes", NULL);
     }
     x->random = false;
     if (ckr__failed(x->w.c)) return;
@@ -45326,16 +45611,16 @@ static void ckr__sana_say_random(ckr__ac_job *x)
     if (x->ranks == 1 || !x->w.s->n_rng || (x->t->without & CKR_RNG)) return;
     if (x->devices)
         ckr__say(x->w.c, "CKR_SANA_DEVICES", CKR_EXACT, "torch_cuda", NULL, NULL,
-                 "entry r is the stream of rank r, from which Sana sets its device: no two ranks "
-                 "of a machine draw the same noise", NULL);
+                 "entry r is rank r's stream, so no two ranks of a machine draw the same noise",
+                 NULL);
     if (x->devices && x->devices < x->ranks)
         ckr__say_int(x->w.c, "CKR_W_SANA_NODES", CKR_APPROX, "torch_cuda", x->ranks,
                      (int64_t)x->devices,
-                     "Sana's list goes by the local rank: processes of that number on several "
-                     "machines start from equal streams", NULL);
+                     "Sana's list counts local ranks: equal local ranks on several machines start "
+                     "from equal streams", NULL);
     ckr__say(x->w.c, "CKR_W_RNG_ONE_FOR_ALL", CKR_LOST, "python, numpy, torch_cpu", NULL, NULL,
-             "Sana's file has one state of each for all ranks: the others would start from rank "
-             "0's; their own are in ckptresume.json",
+             "Sana's file has one state of each for all ranks: all would start from rank 0's; "
+             "their own are in ckptresume.json",
              "set them in the trainer from the rng verb's or ckr_ckpt_rng's states");
 }
 
@@ -45405,7 +45690,7 @@ static ckr_result ckr__af_scan(ckr__ac *r)
             return ckr__fail_fmt(r->c, CKR_ITEM_FILES_MIXED, k->files[kind][0]->path, NULL,
                                  "two runs saved into one directory: move the files of one "
                                  "elsewhere",
-                                 "the model is there twice: %s has it in another layout",
+                                 "the model is there twice: %s holds it in another layout",
                                  k->files[layout][0]->rel);
         layout = kind;
     }
@@ -45547,7 +45832,7 @@ static void ckr__af_moments(ckr__ac *r, const ckr__af *m)
                          ckr__printf(r->c, "%s%s", m->f.head, of.name),
                          ckr__printf(r->c, "%s is %s", a.name, b.name), NULL,
                          "two moments are one tensor in the file: torch lost one when FSDP1 "
-                         "gathered it, and the run would go on with wrong steps",
+                         "gathered them, and the run would continue with wrong moments",
                          "save with SHARDED_STATE_DICT or FSDP2; or leave the optimizer out: "
                          "--without optimizer,groups");
             }
@@ -45557,10 +45842,10 @@ static void ckr__af_moments(ckr__ac *r, const ckr__af *m)
 static const char *ckr__af_unread(const ckr__af *m, uint8_t layout)
 {
     static const char *const why[] = {
-        NULL, NULL, "FSDP1 loads these directories without the optimizer's state, in silence: the "
-        "run would go on with moments of zero",
-        "FSDP1 cannot load rank files, not even its own: it ends with an UnpicklingError at their "
-        "ShardedTensors" };
+        NULL, NULL, "FSDP1 silently loads these directories without the optimizer's state: the run "
+                    "would continue with zero moments",
+        "FSDP1 cannot load rank files, not even its own: loading ends with an UnpicklingError at "
+        "their ShardedTensors" };
     return m->version == 1 && m->f.ranks[0].optim ? why[layout] : NULL;
 }
 
@@ -45597,7 +45882,7 @@ static void ckr__af_model(ckr__ac *r, uint32_t at)
     if (m->layout == CKR__AF_RANKS && m->f.cut) m->version = m->f.mesh ? 2 : 1;
     if (!m->f.ranks[0].optim) {
         ckr__say(r->c, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
-                 "there is no optimizer file: weights only", NULL);
+                 "there is no optimizer file: only the weights can be resumed", NULL);
         return;
     }
     ckr__af_moments(r, m);
@@ -45638,8 +45923,7 @@ static ckr_result ckr__af_ranks(ckr__ac *r)
     if (!k || r->fsdp->layout != CKR__AF_RANKS) return CKR_OK;
     if (r->n_random > k->size[CKR__RANK])
         return ckr__fail_fmt(r->c, CKR_ITEM_FILES_FOREIGN, r->random[r->n_random - 1]->path, NULL,
-                             "another run left it: remove it, or bring back the other ranks' "
-                             "files",
+                             "another run left it: remove it, or restore the other ranks' files",
                              "the model has files of %u ranks", (unsigned)k->size[CKR__RANK]);
     r->ranks = k->size[CKR__RANK];
     return CKR_OK;
@@ -45774,7 +46058,8 @@ static void ckr__af_emit_model(ckr__ac_job *x, uint32_t at, uint8_t layout)
 
 static void ckr__af_emit(ckr__ac_job *x)
 {
-    static const char why[] = "the run looks for files of its own layout: a FileNotFoundError";
+    static const char why[] = "the run looks for files of its own layout and ends with a "
+                              "FileNotFoundError";
     const uint8_t was = x->ac->n_fsdp ? x->ac->fsdp->layout : 0;
     const char *variant = x->t->variant && *x->t->variant ? x->t->variant : NULL;
     uint8_t layout = was;
@@ -45834,8 +46119,8 @@ static bool ckr__ad_random(ckr__ac_job *x)
         ckr__stream_of(s, 0, "torch_cpu", "default"))
         return true;
     ckr__say(x->w.c, "CKR_W_NO_RANDOM", CKR_LOST, "random states", NULL, NULL,
-             "the trainer sets Python's, NumPy's and torch's together, and the source has not all "
-             "of them: no file is written, the coming run seeds its own streams", NULL);
+             "the trainer sets Python's, NumPy's and torch's streams together, and the source "
+             "lacks one: no file is written, the coming run seeds its own", NULL);
     return false;
 }
 
@@ -45847,7 +46132,7 @@ static void ckr__ad_progress(ckr__ac_job *x)
     if (x->t->without & CKR_PROGRESS) return;
     if (step < 0)
         ckr__refuse(x->w.c, CKR_ITEM_FILE_FORM, "global_step",
-                    "the Trainer goes on from its step, which the source does not tell",
+                    "the Trainer continues from its step, which the source does not record",
                     "--to accelerate, or leave it out: --without progress");
     const char *text = ckr__printf(x->w.c, "{\n  \"epoch\": %lld,\n  \"global_step\": %lld,\n  "
                                    "\"log_history\": [],\n  \"train_batch_size\": %lld\n}\n",
@@ -45957,8 +46242,8 @@ static void ckr__ac_emit_file(ckr__ac_job *x, const ckr__ac_file *f)
     } else {
         if (x->ranks != x->ac->ranks && ckr__starts(f->rel, "dl_state_dict"))
             ckr__say_int(x->w.c, "CKR_W_DATA_POSITION", CKR_APPROX, f->rel, x->ac->ranks, x->ranks,
-                         "it counts the batches of one of so many processes, and is written as it "
-                         "was", NULL);
+                         "it counts the batches of one process among so many; it is written "
+                         "unchanged", NULL);
         ckr__out_copy(x->out, f->rel, f->path);
     }
 }
@@ -46026,11 +46311,11 @@ static void ckr__ac_allowed(ckr__ac_job *x)
     if (lost && ckr__ac_nth(ac, CKR__AC_OPTIMIZER, 0))
         ckr__refuse(x->w.c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
                     "the Trainer loads optimizer.pt and scheduler.pt together or neither: the "
-                    "moments would be lost without a word", keep);
+                    "moments would be lost silently", keep);
     if (lost && x->engine && x->w.source->n_schedules)
         ckr__refuse(x->w.c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
-                    "under DeepSpeed the Trainer loads the scheduler's state too, and ends with an "
-                    "error where there is none", keep);
+                    "under DeepSpeed the Trainer also loads the scheduler's state, and ends with "
+                    "an error if there is none", keep);
     if (ac->engine && !x->engine) {
         x->out->zero = 0;
         if (ckr__ac_nth(ac, CKR__AC_MODEL, 0))
@@ -46039,8 +46324,8 @@ static void ckr__ac_allowed(ckr__ac_job *x)
                      "not written, and the weights are in the model's file", NULL);
         else
             ckr__refuse(x->w.c, CKR_ITEM_RANK_MISSING, ac->engine,
-                        "the weights are in DeepSpeed's directory alone, which the Trainer loads "
-                        "with the optimizer only",
+                        "only DeepSpeed's directory holds the weights, and the Trainer loads it "
+                        "only with the optimizer",
                         "keep the optimizer, or take --to safetensors or --to deepspeed");
     }
     if (!x->engine) ckr__say_sizes(x->w.c, "dp", &x->w.source->topology, &x->t->topology);
@@ -46067,8 +46352,8 @@ static void ckr__ac_say_resume(ckr__ac_job *x)
         if (!place)
             place = name && strlen(name) < 100 ? ckr__printf(x->w.c, "%s.from_pretrained", name)
                                                : "from_pretrained";
-        why = "these are weights alone, which the Trainer does not resume from: train() without "
-              "resume_from_checkpoint starts at step 0";
+        why = "these are only weights, from which the Trainer does not resume: call train() "
+              "without resume_from_checkpoint, which starts at step 0";
     } else if (x->ac->trainer) {
         place = "Trainer.train";
         key = "resume_from_checkpoint";
@@ -46077,7 +46362,7 @@ static void ckr__ac_say_resume(ckr__ac_job *x)
                            !ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, 1);
         if (alone) place = "accelerate.load_checkpoint_in_model";
         if (alone) key = "checkpoint";
-        why = alone ? "these are weights alone: load_state ends with a FileNotFoundError at the "
+        why = alone ? "these are only weights: load_state ends with a FileNotFoundError for the "
                       "optimizer"
               : left & CKR_OPTIMIZER
                   ? "prepare optimizer and scheduler behind this call: the files have none, and "
@@ -46120,7 +46405,7 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
         steps[i](&x);
     if (x.n_lost)
         ckr__say_int(c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "directories", (int64_t)x.n_lost, 0,
-                     "directories inside the checkpoint are not written", NULL);
+                     "directories inside the checkpoint are not copied", NULL);
     ckr__map_free(&x.w.views);
     ckr__map_free(&x.w.swaps);
     return c->err->code;
@@ -46626,8 +46911,7 @@ static ckr_result ckr__lm_choose(ckr__lm *m)
     }
     return ckr__fail_fmt(m->c, CKR_ITEM_RANK_MISSING, m->dir,
                          ckr__printf(m->c, "model_%08lld.bin", (long long)m->step),
-                         "bring it back, or remove the DONE file: then an older checkpoint is "
-                         "taken",
+                         "restore it, or remove the DONE file: then an older checkpoint is taken",
                          "DONE_%08lld is there, the model file is not", (long long)m->step);
 }
 
@@ -46716,13 +47000,13 @@ static ckr_result ckr__lm_rest(ckr__lm *m)
         n += m->shuffle && m->ranks[i].n_samples != m->ranks[0].n_samples;
     if (n)
         ckr__say(m->c, "CKR_W_LLMC_UNEVEN", CKR_APPROX, "data", NULL, NULL,
-                 "the token files give different numbers of samples: llm.c compares the count of "
-                 "the current file with that of the first one it opens, and stops",
+                 "the token files hold different numbers of samples: llm.c compares the current "
+                 "file's count with that of the first file it opens, and stops",
                  "--data GLOB --micro-batch B --seq-len T writes an order that it takes");
     if (m->P > 1 && !m->zero1 && m->dtype == CKR_DTYPE_BF16)
         ckr__say(m->c, "CKR_LLMC_ROUNDED_APART", CKR_EXACT, "params", NULL, NULL,
-                 "llm.c rounds bf16 parameters by chance, without ZeRO with another seed on each "
-                 "rank: the ranks' copies differ, the file holds rank 0's", NULL);
+                 "without ZeRO, llm.c rounds bf16 parameters at random with another seed on each "
+                 "rank: the ranks' copies differ, and the file holds rank 0's", NULL);
     return m->c->err->code;
 }
 
@@ -46765,7 +47049,7 @@ static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     for (size_t i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](m);
     if (!ckr__failed(c))
         ckr__lm_vocab(c, desc ? desc->vocab : 0, m->dims.V,
-                      "the model's header tells them: what --vocab says is not used");
+                      "the model's header records the vocabulary; --vocab is not used");
     s->vocab = m->dims.V;
     s->padded_vocab = m->dims.Vp;
     s->progress.step = m->step;
@@ -47187,15 +47471,15 @@ static ckr_result ckr__lm_old_unit(ckr__lm_job *x)
     x->old_unit = x->processes * B * T;
     if (!x->shuffle)
         return ckr__say(x->c, "CKR_W_DATA_POSITION", CKR_APPROX, "data", NULL, NULL,
-                        "a loader that does not shuffle keeps no count of samples: the saved run "
-                        "is taken to have had the same -b and -t", NULL);
+                        "a loader that does not shuffle saves no count of samples: the saved run "
+                        "is assumed to have had the same -b and -t", NULL);
     for (i = 0; i < 2; i++) {
         r = ckr__lm_old_batch(x, tries[i], &lo, &hi);
         if (r != CKR_OK || lo) break;
     }
     if (i == 2)
         return ckr__refuse(x->c, CKR_ITEM_LLMC_DATA, "data",
-                           "no micro-batch gives the saved numbers of samples with these files",
+                           "with these files, no micro-batch gives the saved numbers of samples",
                            "give the files of the saved run, or --without data");
     if (r != CKR_OK) return r;
     uint64_t keep = x->unit % (x->processes * tries[i]) ? 0 : x->unit / (x->processes * tries[i]);
@@ -47204,7 +47488,7 @@ static ckr_result ckr__lm_old_unit(ckr__lm_job *x)
     if (lo == hi || x->old_unit == x->unit || keep == B) return CKR_OK;
     return ckr__say_int(x->c, "CKR_W_DATA_POSITION", CKR_APPROX, "data: -b of the saved run",
                         (int64_t)lo, (int64_t)hi,
-                        "the files do not tell which of these; the largest is taken", NULL);
+                        "the files do not show which of these it was; the largest is used", NULL);
 }
 
 /* The files of --data, each one's number of tokens, and what the saved run's samples were. */
@@ -47246,7 +47530,7 @@ static ckr_result ckr__lm_data_files(ckr__lm_job *x)
         if (x->n_files != x->from[i].n_files)
             return ckr__refuse_int(x->c, CKR_ITEM_LLMC_DATA, "data: token files",
                                    (int64_t)x->from[i].n_files, (int64_t)x->n_files,
-                                   "llm.c stops when their number is another",
+                                   "llm.c stops when it finds another number of them",
                                    "give the files of the saved run, or --without data");
     for (uint64_t i = 0; i < x->n_files; i++)
         if (!ckr__lm_samples_of(x->tokens[i], x->unit))
@@ -47352,9 +47636,9 @@ static void ckr__lm_counted(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
     first = ckr__lm_samples_of(x->tokens[first], x->unit);
     if (n > first) {
         ckr__refuse_int(x->c, CKR_ITEM_LLMC_DATA, "data", (int64_t)n, (int64_t)first,
-                        "the current file of a rank gives more samples than the first that its "
-                        "loader opens, and llm.c takes no longer an order than that",
-                        "--without data begins with the first file again");
+                        "a rank's current file holds more samples than the first file that its "
+                        "loader opens, and llm.c accepts no longer order than that",
+                        "--without data starts with the first file again");
         return;
     }
     to->n_section = ckr__lm_section_size(k->n_files, first);
@@ -47396,22 +47680,22 @@ static void ckr__lm_say_places(ckr__lm_job *x)
 {
     if (!x->P)
         ckr__say(x->c, "CKR_W_DATA_NEW", CKR_APPROX, "data and random streams", NULL, NULL,
-                 x->tokens ? "they begin as in a new run of llm.c"
-                           : "they begin as in a new run of llm.c, and are not shuffled",
+                 x->tokens ? "they start as in a new run of llm.c"
+                           : "they start as in a new run of llm.c, and the data is not shuffled",
                  x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T to shuffle");
     else if (x->t->without & CKR_DATA) return;
     else if (x->tokens && x->unit != x->old_unit)
         ckr__say_int(x->c, "CKR_W_DATA_POSITION", CKR_APPROX, "tokens of a sample",
                      (int64_t)x->old_unit, (int64_t)x->unit,
-                     "the position was counted anew, rounded down to whole samples; the order of "
-                     "the current file is another", NULL);
+                     "the position was recomputed and rounded down to whole samples; the current "
+                     "file gets another order", NULL);
     else if (x->Q != x->processes)
         ckr__say(x->c, "CKR_W_DATA_BATCH", CKR_APPROX, "data", "-b of the saved run",
                  ckr__printf(x->c, "the old -b times %lu/%lu", (unsigned long)x->processes,
                              (unsigned long)x->Q),
                  x->tokens ? "ranks read other slices of the same samples"
-                           : "the position counts samples of processes x B x T tokens, and was "
-                             "kept: it is right with this -b and the same -t",
+                           : "the position counts samples of processes x B x T tokens and was "
+                             "kept: it is right only with this -b and the same -t",
                  x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T");
 }
 
@@ -47576,16 +47860,16 @@ static void ckr__lm_say_changes(ckr__lm_job *x)
     if (was != x->dtype)
         ckr__say(x->c, "CKR_DTYPE_CAST", CKR_CHANGED, "params", ckr_dtype_name(was),
                  ckr_dtype_name(x->dtype),
-                 x->master && x->dtype == CKR_DTYPE_F32 ? "asked for; the masters' values"
+                 x->master && x->dtype == CKR_DTYPE_F32 ? "taken from the masters, as asked for"
                                                         : "asked for", NULL);
     if (x->master && !x->by[3])
         ckr__say(x->c, "CKR_LLMC_MASTERS_MADE", CKR_CHANGED, "master", NULL, NULL,
-                 "the fp32 parameters are kept as masters of the bf16 ones", NULL);
+                 "the fp32 parameters become the masters of the bf16 ones", NULL);
     if (m && x->state && x->dtype == CKR_DTYPE_BF16 && x->master &&
         (x->Q != m->P || x->zero1 != m->zero1))
         ckr__say(x->c, "CKR_W_LLMC_ROUNDING", CKR_APPROX, "params", NULL, NULL,
-                 "llm.c rounds bf16 parameters from the masters again when it resumes, by a chance "
-                 "that depends on rank and place: they will be other neighbours", NULL);
+                 "when it resumes, llm.c rounds bf16 parameters from the masters again, at random "
+                 "by rank and place: some will be rounded the other way", NULL);
 }
 
 static void ckr__lm_option(ckr__lm_job *x, const char *option, const ckr_node *value,
@@ -47629,16 +47913,16 @@ static void ckr__lm_hyper(ckr__lm_job *x)
                     "--set lr=V, without a group");
     else if (decay && decays && x->m)
         ckr__refuse(x->c, CKR_ITEM_SETTING, "weight_decay",
-                    "llm.c decays matrices and embeddings alone, all alike",
+                    "llm.c decays only matrices and embeddings, all with one value",
                     "--set weight_decay=V, without a group");
     if (x->c->refused) return;
     if (lr)
         ckr__lm_option(x, "-l", lr, NULL,
-                       "the LR is the command line's, no file holds it: -k, -u, -x and -q make a "
-                       "curve of it");
+                       "no file of llm.c holds the LR: it comes from the command line, and -k, -u, "
+                       "-x and -q make its curve");
     if (decay)
         ckr__lm_option(x, "-c", decay, NULL,
-                       "the weight decay is the command line's, no file holds it");
+                       "no file of llm.c holds the weight decay: it comes from the command line");
 }
 
 /* What llm.c must be started with, beside its schedule. */
@@ -47650,12 +47934,13 @@ static void ckr__lm_options(ckr__lm_job *x)
     if (!x->state)
         ckr__lm_option(x, "-e", ckr__make_str(x->c, ckr__printf(x->c, "OUT/model_%08lld.bin",
                                                                 (long long)x->step)), NULL,
-                       "llm.c resumes from a state, of which there is none: it starts afresh");
+                       "llm.c resumes from a state file, and there is none: it would start from "
+                       "the beginning");
     if (!m || m->dtype != x->dtype)
         ckr__setting_changed(x->out, "make train_gpt2cu", "PRECISION",
                              ckr__lm_precision(x, x->dtype),
                              m ? ckr__lm_precision(x, m->dtype) : NULL,
-                             "llm.c is built for one precision, and stops at a model of another");
+                             "llm.c is built for one precision and stops at a model of another");
     if (x->state)
         ckr__lm_option(x, "-z", ckr__make_int(x->c, x->zero1),
                        m && !m->model_only ? ckr__make_int(x->c, m->zero1) : NULL,
@@ -47668,8 +47953,8 @@ static void ckr__lm_options(ckr__lm_job *x)
                        "the place in the data counts samples of this size");
     if (m && x->s->batch != m->s->batch)
         ckr__lm_option(x, "-d", ckr__make_int(x->c, x->s->batch * T), NULL,
-                       "an update takes other samples: -d counts their tokens, -t of each "
-                       "(where --seq-len does not tell it, as many as the model has places)");
+                       "an update covers a different number of samples: -d counts their tokens, -t "
+                       "for each (without --seq-len, as many as the model has positions)");
     ckr__lm_hyper(x);
 }
 
@@ -47681,8 +47966,8 @@ static void ckr__lm_emit_all(ckr__lm_job *x)
     ckr__lm_say_changes(x);
     if (!x->state) {
         ckr__say(x->c, "CKR_W_LLMC_MODEL_ONLY", CKR_CHANGED, "state", NULL, NULL,
-                 "without m and v there is no state file, with random streams and the place in the "
-                 "data: only the model is written", NULL);
+                 "without m and v there is no state file, so random streams and the data position "
+                 "are not written either: only the model is", NULL);
         ckr__lm_emit_model(x);
         return;
     }
@@ -47707,7 +47992,7 @@ static void ckr__lm_emit_all(ckr__lm_job *x)
     for (uint64_t i = 0; x->m && i < x->s->n_leftovers; i++)
         if (ckr__path_ends(left[i].path, "/"))
             ckr__say(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, left[i].path, NULL, NULL,
-                     "directories inside the checkpoint are not written", NULL);
+                     "directories inside the checkpoint are not copied", NULL);
 }
 
 /* >>llmc.gpt2 ----------------------------------------------------------------- */
@@ -47856,7 +48141,8 @@ static ckr_result ckr__lm_gpt2_dims(ckr__lm_job *x)
     if (d->NH <= 0 && d->C % 64 == 0) {
         d->NH = d->C / 64;
         ckr__say_int(x->c, "CKR_W_LLMC_HEADS", CKR_APPROX, "heads", 0, d->NH,
-                     "nothing tells their number: 64 channels each, as in every GPT-2", NULL);
+                     "nothing records their number; 64 channels each are assumed, as in every "
+                     "GPT-2", NULL);
     }
     if (d->NH > 0 && d->C % d->NH == 0 && d->L && ckr__lm_total(d)) return CKR_OK;
     return ckr__refuse(x->c, CKR_ITEM_LLMC_SOURCE, "heads",
@@ -47882,11 +48168,11 @@ static void ckr__lm_from_gpt2(ckr__lm_job *x)
     if (x->s->progress.step >= 0) x->step = x->s->progress.step;
     if (x->step < 0 || x->step > INT32_MAX || (x->t->without & CKR_PROGRESS)) x->step = 0;
     ckr__lm_vocab(x->c, x->t->vocab, x->dims.V,
-                  "every row of wte.weight is taken: what --vocab says is not used");
+                  "every row of wte.weight is used; --vocab is not");
     uint64_t used = ckr__map_find(&x->names, "lm_head.weight", 14, NULL);
     if (used)
         ckr__say(x->c, "CKR_W_LLMC_TIED", CKR_APPROX, "lm_head.weight", NULL, NULL,
-                 "llm.c's head is its wte: it is taken to be the same", NULL);
+                 "llm.c's output layer is its wte; the two are assumed to be the same", NULL);
     for (uint64_t i = 0; i < 4 * CKR__LM_TENSORS; i++)
         if (x->by[i / CKR__LM_TENSORS])
             used += ckr__lm_shapes[i % CKR__LM_TENSORS].layered ? (uint64_t)x->dims.L : 1;
@@ -47929,7 +48215,8 @@ static void ckr__lm_schedule(ckr__lm_job *x)
         { "learning_rate", "-l" }, { "warmup_iterations", "-u" }, { "train_num_batches", "-x" },
         { "final_learning_rate_frac", "-q" }
     };
-    static const char why[] = "llm.c takes its LR from the command line: it follows another curve";
+    static const char why[] = "llm.c takes its LR from the command line: it would follow another "
+                              "curve";
     const ckr_schedule *now = x->s->n_schedules ? x->s->schedules : NULL,
                        *was = x->m && x->m->s->n_schedules ? x->m->s->schedules : NULL;
     const bool ours = now && !strncmp(now->kind, "llmc:", 5), told = was && !was->opaque;
@@ -47992,8 +48279,7 @@ static const ckr__bounds ckr__lm_bounds = {
     1, CKR_ITEM_OK, ckr__params_kept, NULL, NULL, NULL
 };
 static const ckr__schedules ckr__lm_schedules = {
-    "no file of llm.c tells the LR: -l, -k, -u, -x and -q of the coming run do, and have to be the "
-    "saved run's",
+    "no file of llm.c records the LR: give the coming run the saved run's -l, -k, -u, -x and -q",
     "llmc:cosine,learning_rate=LR,warmup_iterations=W,train_num_batches=N", NULL, NULL, false, false
 };
 static const ckr__dialect ckr__llmc = {
@@ -48203,7 +48489,7 @@ static void ckr__ds_elsewhere(ckr__ds *r, const ckr__rankfile *f, const char *wh
                               const char *why)
 {
     ckr__fail_fmt(r->c, CKR_ITEM_FILES_SWAPPED, f->path, where,
-                  "bring back each rank's own file: two have changed places", "%s", why);
+                  "two ranks' files have changed places: give each rank its own", "%s", why);
 }
 
 /* Of nothing, nothing. */
@@ -48254,13 +48540,14 @@ static void ckr__ds_sizes(ckr__ds *r)
 {
     ckr__fileset *k = &r->files;
     int64_t batch[3] = { 0, 1, 0 };
-    k->missing_remedy = "bring back the file, or take an earlier step";
+    k->missing_remedy = "restore the file, or take an earlier step";
     k->copies = r->universal = ckr__dir_has(r->c, r->dir, "zero", CKR_FILE_DIR);
     ckr__fileset_of(k, r->c, r->dir, ckr__ds_forms, false);
     if (k->n_files[CKR__DS_FOREIGN])
         ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARALLEL, k->files[CKR__DS_FOREIGN][0]->path, NULL,
                       "convert with the Megatron-DeepSpeed that wrote it: it has the rules",
-                      "a file of experts or of tensor-parallel ranks: no file tells its cuts");
+                      "a file of experts or of tensor-parallel ranks; no file records how they are "
+                      "cut");
     int kind = k->n_files[CKR__DS_MODEL] ? CKR__DS_MODEL : CKR__DS_RANKED;
     ckr__rankfile *first = k->n_files[kind] ? k->files[kind][0] : NULL;
     r->pipe = k->n_files[CKR__DS_LAYER] > 0;
@@ -48284,7 +48571,7 @@ static void ckr__ds_sizes(ckr__ds *r)
     if (tp > 1 || (r->mp > 1 && !r->pipe))
         ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARALLEL, first->path, "mp_world_size",
                       "convert with the framework that wrote it",
-                      "%u tensor-parallel ranks, whose cuts no file tells",
+                      "%u tensor-parallel ranks; no file records how their tensors are cut",
                       (unsigned)(tp > 1 ? tp : r->mp));
 }
 
@@ -48703,7 +48990,7 @@ static void ckr__ds_partition(ckr__ds *r, const ckr__rankfile *f, const char *wh
                               int64_t found, int64_t expected)
 {
     ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARTITION, f->path, where,
-                  "bring back this rank's file, or the model's file that belongs to it",
+                  "restore this rank's file, or the model's file that belongs to it",
                   "found %lld elements, expected %lld by param_shapes", (long long)found,
                   (long long)expected);
 }
@@ -48719,7 +49006,7 @@ static void ckr__ds_scalar(ckr__ds *r, ckr__ds_run *x, const ckr_node *n)
     if (step && x->steps == x->steps) {
         if (v == v && !ckr__same(v, x->steps))
             ckr__fail_fmt(r->c, CKR_ITEM_FILES_STEP, x->f->path, x->slot,
-                          "bring back this rank's file of that step",
+                          "restore this rank's file of that step",
                           "this rank has done %.0f updates, rank 0 %.0f", v, x->steps);
         return;
     }
@@ -49059,7 +49346,7 @@ static void ckr__ds_agrees(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
         if (!ckr_node_i64(n, &v)) v = 0;
     if (v != r->dp)
         ckr__fail_fmt(r->c, CKR_ITEM_FILES_SIZES, f->path, "partition_count",
-                      "bring back this rank's file of the same run",
+                      "restore this rank's file of the same run",
                       "%lld parts, but %s says %u data-parallel ranks", (long long)v,
                       r->stages[0].model->rel, (unsigned)r->dp);
     if (!ckr_node_is_list(flats)) ckr__ds_bad(r, f, "the flat masters", "a list");
@@ -49074,7 +49361,7 @@ static void ckr__ds_agrees(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
     }
     if (!ok)
         ckr__fail_fmt(r->c, CKR_ITEM_FILES_STEP, f->path, "param_groups",
-                      "bring back this rank's file of that step",
+                      "restore this rank's file of that step",
                       "other groups or another LR than rank 0's file");
 }
 
@@ -49117,7 +49404,7 @@ static void ckr__ds_match(ckr__ds *r, uint32_t m, ckr__optim *o, ckr__optim_para
         ckr__optim_names_fail(&x, o, "param_groups", "there are not as many names as parameters");
     if (!told && !ckr__optim_match(&x, *out, *n, true, NULL) && !ckr__failed(r->c))
         ckr__optim_names_fail(&x, o, "param_groups",
-                           "numbers only, and shapes do not tell which parameter each is");
+                           "the parameters are numbered, and shapes do not settle which is which");
     for (uint64_t i = 0; told && i < *n && !ckr__failed(r->c); i++) {
         const ckr__ds_param *p = ckr__ds_find(r, told->names[i]);
         if (!p || !ckr__optim_fits(&(*out)[i], p->param))
@@ -49134,7 +49421,7 @@ static void ckr__ds_fused_names(ckr__ds *r, uint32_t m)
     if (g->groups->count != 1)
         ckr__fail_fmt(r->c, CKR_ITEM_OPTIMIZER_NAMES, g->model->path, "fp32_groups_flat",
                       "save the run with ZeRO-1, whose files have param_shapes",
-                      "no file tells which parameters are in which of the fused groups");
+                      "no file records which parameters are in which of the fused groups");
     g->lists = CKR__NEW(r->c, ckr__ds_list);
     g->n_groups = g->lists ? 1 : 0;
     for (uint64_t i = 0; g->lists && i < r->n_params; i++)
@@ -49296,7 +49583,7 @@ static void ckr__ds_deal_layers(ckr__ds *r)
     if (m > 0 && tied && r->params[0]->tied) return;
     if (m == 0 || !tied) {
         ckr__fail_fmt(r->c, CKR_ITEM_OPTIMIZER_NAMES, r->dir, "param_groups",
-                      "bring back the layer files of this step",
+                      "restore the layer files of this step",
                       "the stages' optimizers do not have the layers' parameters");
         return;
     }
@@ -49310,8 +49597,8 @@ static void ckr__ds_deal_layers(ckr__ds *r)
         p->tied = true;
     }
     ckr__say(r->c, "CKR_DS_TIED_KEY", CKR_EXACT, "tied_modules.embed", NULL, NULL,
-             "the first layer is tied to a later stage; no file has its key, so it is "
-             "called embed here", NULL);
+             "the first layer is tied to a later stage; no file records its key, so it is called "
+             "embed here", NULL);
 }
 
 /* ds_to_universal leaves the layer files behind: what there is, param_shapes tells then; the
@@ -49398,7 +49685,7 @@ static void ckr__ds_uni(ckr__ds *r, uint32_t m)
             if (!dir || p->stated) continue;
             if (ckr__path_kind(r->c, dir) != CKR_FILE_DIR)
                 ckr__fail_fmt(r->c, CKR_ITEM_RANK_MISSING, dir, p->name,
-                              "bring it back, or convert the original again",
+                              "restore it, or convert the original again",
                               "the universal checkpoint has no directory of this parameter");
             if (ckr__failed(r->c) || ckr__dir_list(r->c, dir, &l) != CKR_OK) return;
             for (uint64_t n = 0; n < l.n && !ckr__failed(r->c); n++)
@@ -49518,14 +49805,14 @@ static void ckr__ds_groups(ckr__ds *r)
             ckr__say(r->c, "CKR_W_DS_NULL", CKR_LOST,
                      ckr__printf(r->c, "%s of group %llu", ckr__ds_hyper[i],
                                  (unsigned long long)k), NULL, NULL,
-                     "no value: the files from which this was converted had none",
-                     "tell it with --set KEY=VALUE or --set GROUP.KEY=VALUE");
+                     "there is no value: the files from which this was converted had none",
+                     "give it with --set KEY=VALUE or --set GROUP.KEY=VALUE");
         }
     if (r->elastic)
         ckr__say(r->c, "CKR_W_DS_ELASTIC", CKR_LOST, "groups", NULL, NULL,
                  "elastic_checkpoint: the files hold no hyper-parameters of the groups, and "
-                 "DeepSpeed cannot load them itself",
-                 "tell them with --set KEY=VALUE or --set GROUP.KEY=VALUE");
+                 "DeepSpeed itself cannot load them",
+                 "give them with --set KEY=VALUE or --set GROUP.KEY=VALUE");
 }
 
 /* >>deepspeed.schedule -------------------------------------------------------- */
@@ -49723,14 +50010,14 @@ static void ckr__ds_progress(ckr__ds *r)
     if (skipped < 0 || skipped > steps) return;
     if (ckr_node_i64(last, &v) && v + 1 != steps - skipped)
         ckr__say(r->c, "CKR_W_DS_CLOCK", CKR_EXACT, "last_batch_iteration", NULL, NULL,
-                 "the scheduler has not ticked once an update that was not skipped", NULL);
+                 "the scheduler has not ticked once for each update that was not skipped", NULL);
     if (r->updates == r->updates && !ckr__same(r->updates, (double)(steps - skipped)))
         ckr__say(r->c, "CKR_W_DS_UPDATES", CKR_APPROX, "step",
                  ckr__printf(r->c, "%lld", (long long)(steps - skipped)),
                  ckr__printf(r->c, "%.0f", r->updates),
-                 "the optimizer has not done as many updates as global_steps less skipped_steps: "
-                 "it was begun anew, or its files are of another step",
-                 "see that the optimizer's files belong to this step");
+                 "the optimizer's updates are not global_steps minus skipped_steps: it was started "
+                 "over, or its files belong to another step",
+                 "check that the optimizer's files belong to this step");
 }
 
 static void ckr__ds_optimizers(ckr__ds *r)
@@ -49879,8 +50166,8 @@ static void ckr__ds_adopt_from(ckr__ds_job *x)
     if (values)
         ckr__say(x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, first,
                  ckr__printf(x->c, "%llu values", (unsigned long long)values), NULL,
-                 "what the file has beside the tensors has no place in DeepSpeed's files: "
-                 "load_checkpoint gives the script none of it back",
+                 "DeepSpeed's files have no place for the file's other values: load_checkpoint "
+                 "returns none of them to the script",
                  "`tree` shows the values; the script takes them from the source");
 }
 
@@ -49939,13 +50226,14 @@ static void ckr__ds_tell_apart(ckr__ds_job *x)
     if (n && x->zero == 3)
         ckr__say(x->c, "CKR_W_DS_BUFFERS", CKR_APPROX, first, NULL,
                  ckr__printf(x->c, "%llu", (unsigned long long)n),
-                 "in no group, and no weight or bias: taken for buffers, not for frozen "
-                 "parameters", "with ZeRO-3 the two are stored apart; others hold both alike");
+                 "no group lists these, and they are no weights or biases: they are taken for "
+                 "buffers, not for frozen parameters",
+                 "ZeRO-3 stores the two differently, other stages alike");
     for (i = 0; i < x->s->n_tensors; i++) averages += !strcmp(x->s->tensors[i]->slot, "ema");
     if (averages)
         ckr__say(x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, "ema",
                  ckr__printf(x->c, "%llu tensors", (unsigned long long)averages), NULL,
-                 "averages of the parameters have no place in these files", "export --slots ema");
+                 "these files have no place for averages of the parameters", "export --slots ema");
     if (x->dtype == CKR_DTYPE_NONE) x->dtype = x->was;
     if (x->t->dtype != CKR_DTYPE_NONE) x->dtype = x->t->dtype;
 }
@@ -50047,25 +50335,25 @@ static const uint64_t *ckr__ds_stages_of(ckr__ds_job *x)
         if (!ckr__ds_cut_fits(r, cut, tied, n)) continue;
         if (!ckr__ds_cuts(x->c, w, n, x->pp, to)) return NULL;
         ckr__say(x->c, "CKR_DS_PARTITION", CKR_CHANGED, "partition_method", NULL, names[method],
-                 "the stages are cut as PipelineModule does it by this method, with which the "
-                 "saved stages go", NULL);
+                 "PipelineModule cuts the stages by this method, which fits the saved stages",
+                 NULL);
         ckr__require(x->out, place, "num_stages", ckr__make_int(x->c, x->pp),
                      ckr__make_int(x->c, r->mp), true,
-                     "DeepSpeed does not find the files of so many stages, or finds other "
-                     "layers in them");
+                     "DeepSpeed does not find the files of that many stages, or finds other layers "
+                     "in them");
         if (x->pp > 1)
             ckr__require(x->out, place, "partition_method",
                          ckr__make_str(x->c, method == 2 ? "type:CLASS" : names[method]), NULL,
                          true,
-                         method == 2 ? "the stages are cut elsewhere: CLASS is the class of the "
-                                       "layers that are shared out evenly"
-                                     : "the stages are cut elsewhere, and find other layers "
-                                       "in their files");
+                         method == 2 ? "the stages are cut differently: CLASS is the class of the "
+                                       "layers that are spread evenly"
+                                     : "the stages are cut differently and find other layers in "
+                                       "their files");
         return to;
     }
     ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_STAGES, "pp",
-                "by no method of PipelineModule that is known the layers lie as they do: "
-                "other stages cannot be told", "keep --pp");
+                "no known method of PipelineModule puts the layers where they are, so other stages "
+                "cannot be computed", "keep --pp");
     return NULL;
 }
 
@@ -50347,8 +50635,8 @@ static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, const ckr__ds_list *b, const
         const uint64_t from = n->u.entry->n_binds;
         if (!t && !x->bare)
             ckr__say(x->c, "CKR_W_DS_STATE", CKR_APPROX, s->param->name, NULL, "zeros",
-                     "it has no such state, as if it had never been updated: its group does, of "
-                     "all parameters", NULL);
+                     "this parameter has no such state, as if it had never been updated; the "
+                     "group's files hold it for all parameters", NULL);
         if (!t && !x->bare) x->bare = true;
         if (!t) continue;
         ckr__bind_flat(x->c, n->u.entry, t, s->param->first != x->m, NULL, s->lo, s->hi,
@@ -50900,8 +51188,8 @@ static void ckr__ds_setting(ckr__ds_job *x, const char *key, const ckr_node *val
    are built, by ds_config or by the trainer. */
 static void ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w, const ckr_schedule *was)
 {
-    static const char why[] = "the files hold this scheduler's clock and the LR of the first "
-                              "update; the curve is the coming run's configuration",
+    static const char why[] = "the files hold only this scheduler's clock and the LR of the first "
+                              "update; the curve comes from the coming run's configuration",
                       scales[] = "WarmupCosineLR scales the LR with which the groups are built, "
                                  "not the checkpoint's";
     const bool known = was && !was->opaque && was->n_lanes == w->n_lanes;
@@ -50954,10 +51242,10 @@ static void ckr__ds_emit_schedule(ckr__ds_job *x)
         y->clock = "update";
         now = y;
         ckr__say_clock(x->c, saved, y,
-                       "DeepSpeed ticks once an update: clock and lengths are in updates",
-                       "DeepSpeed ticks once an update, and the scheduler's curve is in the "
-                       "trainer's code: it goes on at this LR if its lengths count updates",
-                       "build it with lengths of updates");
+                       "DeepSpeed ticks once per update; clock and lengths are now in updates",
+                       "DeepSpeed ticks once per update, and the scheduler's curve is in the "
+                       "script: the LR continues from here only if its lengths count updates",
+                       "build the scheduler with lengths in updates");
     }
     if (same && native) x->out->follows = was;
     if (native && !same) ckr__ds_emit_native(x, x->s->schedules, was);
@@ -50992,7 +51280,7 @@ static void ckr__ds_nearest(ckr__ds_job *x)
     }
     if (!x->optimizer && x->zero > 0) {
         ckr__say_int(x->c, "CKR_DS_NEAREST", CKR_CHANGED, "zero", x->zero, 0,
-                     "without the optimizer's state only a model's file is written", NULL);
+                     "without the optimizer's state, only the model's file is written", NULL);
         x->zero = 0;
     }
     if (x->ds && x->ds->elastic && x->optimizer)
@@ -51031,8 +51319,8 @@ static void ckr__ds_allowed(ckr__ds_job *x)
 
 static void ckr__ds_uni_allowed(ckr__ds_job *x)
 {
-    static const char why[] = "with ZeRO-3 DeepSpeed gives every group the LR and weight decay of "
-                              "the first when it loads a universal checkpoint, silently";
+    static const char why[] = "when ZeRO-3 loads a universal checkpoint, it silently gives every "
+                              "group the first group's LR and weight decay";
     const char *first = NULL;
     if (!x->universal || x->zero != 3) return;
     for (uint64_t i = 0; i < x->s->n_groups; i++) {
@@ -51062,32 +51350,31 @@ static void ckr__ds_say_sizes(ckr__ds_job *x)
     if (!r) return;
     if (r->rest && x->optimizer && !ckr__ds_same_ranks(x))
         ckr__say(x->c, "CKR_W_DS_REST", CKR_LOST, "optimizer files", NULL, NULL,
-                 "keys that are not known here belong to a rank; with other ranks or layouts "
-                 "they are not written", NULL);
+                 "these unknown keys belong to single ranks; with other ranks or layouts they are "
+                 "not written", NULL);
     ckr__say_sizes(x->c, ckr__ds_bounds.axes, &r->s->topology, &x->t->topology);
     if (x->robin && flat)
         ckr__say(x->c, "CKR_DS_ROUND_ROBIN", CKR_EXACT, "round_robin_gradients", NULL, NULL,
-                 "the buffers are laid out as this setting deals them over the coming ranks: "
-                 "without it DeepSpeed would give masters and moments to other parameters, "
-                 "silently",
+                 "the buffers are laid out for this setting: without it DeepSpeed would silently "
+                 "give masters and moments to other parameters",
                  "keep round_robin_gradients in the coming run, or --variant universal");
     if (x->aligned && flat)
         ckr__say(x->c, "CKR_DS_ALIGNED", CKR_EXACT, "parameter_alignment", NULL, NULL,
-                 "the buffers are laid out with it",
+                 "the buffers are laid out for this setting",
                  "keep parameter_alignment in the coming run, or --variant universal");
     if (r->uneven && x->optimizer && x->wrapper >= CKR__DS_FUSED)
         ckr__say(x->c, "CKR_W_DS_STEPS", CKR_APPROX, "step", NULL, NULL,
-                 "parameters have done different numbers of updates; a flat group has one "
-                 "counter: its first parameter's", "take --zero 0");
+                 "the parameters have had different numbers of updates, and a flat group has one "
+                 "counter: its first parameter's is used", "take --zero 0");
     if (r->wrapper != x->wrapper && r->zero == 0 && x->zero > 0 && !x->masters &&
         x->dtype != CKR_DTYPE_F32)
         ckr__say(x->c, "CKR_W_DS_MASTERS", CKR_APPROX, "masters", NULL, NULL,
-                 "the source has no fp32 masters: they are the parameters, widened", NULL);
+                 "the source has no fp32 masters; they are made from the parameters", NULL);
     if (to < from && (r->n_left || (r->s->n_rng > 0 && !(x->t->without & CKR_RNG))))
         ckr__say_int(x->c, "CKR_W_DS_CLIENT_DROPPED", CKR_LOST, "client state", (int64_t)from,
                      (int64_t)to,
-                     "what the trainer saved on the other ranks is not written: all of a stage "
-                     "load its first rank's, random states too", NULL);
+                     "the values that the script saved on the other ranks are not written: all "
+                     "ranks of a stage load its first rank's, random states too", NULL);
 }
 
 static void ckr__ds_emit_files(ckr__ds_job *x)
@@ -51129,9 +51416,9 @@ static void ckr__ds_rescale(ckr__ds_job *x)
             "dynamic", ckr__make_bool(x->c, true), CKR__END);
     ckr__say(x->c, "CKR_DS_SCALER", CKR_CHANGED, "loss_scaler", now ? "1" : NULL,
              now ? ckr__printf(x->c, "%.0f", pow(2, power)) : "1",
-             now ? "the coming run is fp16, the saved one was not: a dynamic scaler as DeepSpeed "
-                   "begins with"
-                 : "the coming run is not fp16: no loss is scaled",
+             now ? "the coming run is fp16 and the saved one was not: the loss scaler starts as in "
+                   "a new run"
+                 : "the coming run is not fp16, so no loss scale is written",
              now ? "fp16.loss_scale for a fixed one" : NULL);
 }
 
@@ -51162,8 +51449,8 @@ static void ckr__ds_settings(ckr__ds_job *x)
 /* Micro batch x accumulation x ranks are the samples of an update. */
 static void ckr__ds_say_batch(ckr__ds_job *x)
 {
-    static const char why[] = "an update takes other samples: steps, epochs and the LR no longer "
-                              "count the same, or DeepSpeed stops at its batch assertion";
+    static const char why[] = "an update covers a different number of samples, so steps, epochs "
+                              "and LR diverge, or DeepSpeed stops at its batch assertion";
     const ckr_node *old = ckr_node_get(x->meta, "ds_config");
     const int64_t saved = x->ds ? x->ds->s->batch : 0;
     const uint32_t ranks = x->ds ? x->ds->dp : x->dp;
@@ -51187,9 +51474,7 @@ static void ckr__ds_say_batch(ckr__ds_job *x)
                             saved ? ckr__make_int(x->c, was[i]) : NULL, why);
     }
     if (is[2] != all)
-        ckr__say_int(x->c, "CKR_W_DS_BATCH", CKR_APPROX, "train_batch_size", all, is[2],
-                     "the samples of an update are no multiple of the ranks: steps, samples and LR "
-                     "no longer count the same", "take a --dp that divides it");
+        ckr__batch_uneven(x->c, "CKR_W_DS_BATCH", "train_batch_size", all, is[2], x->dp);
 }
 
 /* What the coming run's configuration must say for these files to be loaded as they are meant. */
@@ -51205,8 +51490,10 @@ static void ckr__ds_say_settings(ckr__ds_job *x)
         ckr__ds_setting(x, "checkpoint.load_universal", ckr__make_bool(x->c, x->universal),
                         universal ? ckr__make_bool(x->c, true)
                                   : ckr__ds_was(x, "/checkpoint/load_universal"),
-                        universal ? "DeepSpeed looks for a universal checkpoint, which this is not"
-                                  : "a universal checkpoint is loaded with it only");
+                        universal ? "DeepSpeed looks for a universal checkpoint, and this is a "
+                                    "native one"
+                                  : "DeepSpeed loads a universal checkpoint only with this "
+                                    "setting");
     if (x->optimizer && x->zero == 3 && !x->universal && was != 3)
         ckr__ds_setting(x, "zero_optimization.sub_group_size", ckr__make_int(x->c, x->sub_group),
                         ckr__ds_was(x, "/zero_optimization/sub_group_size"),
@@ -51228,7 +51515,7 @@ static void ckr__ds_say_load(ckr__ds_job *x)
         return;
     if (!x->optimizer && fresh)
         ckr__require(x->out, place, "load_module_only", ckr__make_bool(x->c, true), NULL, true,
-                     "the files have weights alone: load_checkpoint looks for the saved run's "
+                     "the files hold only weights: load_checkpoint looks for the saved run's "
                      "progress and ends with an error");
     if (!x->optimizer)
         ckr__require(x->out, place, "load_optimizer_states", no, NULL, true,
@@ -51249,8 +51536,8 @@ static void ckr__ds_say_half(ckr__ds_job *x)
         if (on || ckr__ds_true(was))
             ckr__ds_setting(x, ckr__ds_halves[i].setting, ckr__make_bool(x->c, on), was,
                             on ? "the parameters have this dtype; masters and moments are fp32"
-                               : "the parameters have another dtype, and the optimizer's files "
-                                 "are those of that");
+                               : "the parameters have another dtype, for which the optimizer's "
+                                 "files are written");
     }
 }
 
@@ -51289,8 +51576,8 @@ static ckr_result ckr__under_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     else if (s->engine) x.ds = (const ckr__ds *)s->_kept->engine;
     if (s->engine && !u)
         ckr__say(c, "CKR_W_DS_BESIDE", CKR_LOST, s->dialect, NULL, NULL,
-                 "only DeepSpeed's directory is written: random states, progress and what else the "
-                 "trainer has beside it are not",
+                 "only DeepSpeed's directory is written; the trainer's random states, progress and "
+                 "other files beside it are not",
                  "leave out --to deepspeed: both are converted together");
     x.meta = x.ds ? x.ds->meta : ckr__make(c, CKR_NODE_DICT);
     x.dp = t->topology.dp;
@@ -51369,8 +51656,8 @@ static ckr_result ckr__ds_open(ckr__ctx *c, const char *dir, const ckr_open_desc
     while (i < n && !ckr__dir_has(c, beside, theirs[i], CKR_FILE_REGULAR)) i++;
     if (i == n) return CKR_OK;
     return ckr__say(c, "CKR_W_DS_BESIDE", CKR_LOST, theirs[i], NULL, NULL,
-                    "it lies beside this directory, a trainer's as random states, progress and "
-                    "whatever else is there: no part of what DeepSpeed loads, and not converted",
+                    "this trainer's file lies beside DeepSpeed's directory; DeepSpeed does not "
+                    "load it, and it is not converted",
                     ckr__printf(c, "open %s without --dialect: both are converted together",
                                 beside));
 }
@@ -51391,7 +51678,8 @@ static ckr_result ckr__under_find(ckr__ctx *c, const char *dir, const char **tag
 {
     *tag = NULL;
     return ckr__fail(c->err, CKR_ITEM_TRAINER_SHARDED, dir, CKR_NO_OFFSET, NULL,
-                     "a directory in it may be DeepSpeed's, which this build does not know");
+                     "it holds a directory that may be DeepSpeed's, which this build does not "
+                     "know");
 }
 
 static ckr_result ckr__under_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
@@ -51734,7 +52022,8 @@ static void ckr__tt_schedule(ckr__tt *r, int64_t last)
                          &r->s->schedules) != CKR_OK)
         return;
     r->s->n_schedules = 1;
-    r->s->schedules->reason = "torchtitan's curve is in its configuration, not in the checkpoint";
+    r->s->schedules->reason = "torchtitan's LR curve is in its configuration, not in the "
+                              "checkpoint";
 }
 
 /* A number: Python's, or in old versions a tensor of one element. */
@@ -51827,8 +52116,8 @@ static void ckr__tt_say(ckr__tt *r, int64_t last, int64_t tokens)
     ckr_state *s = r->s;
     if (!s->n_groups)
         ckr__say(r->d->c, "CKR_W_MODEL_ONLY", CKR_LOST, ckr__own_name(r->d->c, r->d->dir), NULL,
-                 NULL, "the last save of a run has the model alone: no optimizer, schedule, "
-                 "counters or data streams", "name an earlier step to go on training");
+                 NULL, "a run's last save holds only the model: no optimizer, schedule, counters "
+                       "or data position", "name an earlier step to continue training");
     if (tokens >= 0 && s->topology.dp && tokens <= INT64_MAX / (int64_t)s->topology.dp)
         s->progress.tokens = tokens * (int64_t)s->topology.dp;
     if (last >= 0 && s->progress.step >= 0 && last != s->progress.step)
@@ -51889,9 +52178,9 @@ static ckr_result ckr__tt_passed(ckr__dcp *d)
         if (l.items[i].step > own && l.items[i].rate < 2)
             r = ckr__say(d->c, "CKR_NEWER_STEP", CKR_CHANGED, l.items[i].name, NULL, NULL,
                          l.items[i].rate
-                             ? "this later step has the model alone, and torchtitan would choose "
-                               "it and fail"
-                             : "this later step is no whole checkpoint",
+                             ? "this later step holds only the model; torchtitan would choose it "
+                               "and fail"
+                             : "this later step is incomplete",
                          "set checkpoint.load_step to the step that is meant, or move the other "
                          "away");
     return r;
@@ -52343,9 +52632,9 @@ static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_
         t->item = NULL;
         if (!untold) return CKR_OK;
         return ckr__say(c, "CKR_W_OPTIMIZERS_UNTOLD", CKR_EXACT, "optimizers", NULL, NULL,
-                        "no name tells which of several optimizers or schedulers has which "
-                        "parameter: every item keeps its own name, groups and schedules are not "
-                        "read", NULL);
+                        "several optimizers or schedulers, and no name says which parameter each "
+                        "has: every item keeps its stored name; groups and schedules are not read",
+                        NULL);
     }
     ckr__dt_streams(t->d, t, s);
     for (uint64_t i = 0; t->streams && i < t->n_items; i++)
@@ -52404,8 +52693,8 @@ static ckr__dt *ckr__dt_load(ckr__dcp *d, ckr_state *s, bool *sealed)
         if (d->files[i].transform) {
             ckr__say(c, ckr_item_name(CKR_ITEM_DCP_TRANSFORM), CKR_LOST, d->files[i].name,
                      d->files[i].transform, NULL,
-                     "its slices were packed by an extension of the writer, which is not undone "
-                     "here", "save it without the extension");
+                     "an extension of the writer packed its slices; this library cannot unpack "
+                     "them", "save it without the extension");
             *sealed = true;
         }
     for (uint64_t i = 0; i < d->n_items && !ckr__failed(c); i++)
@@ -52587,8 +52876,8 @@ static bool ckr__tq_measure(ckr__de *e, ckr__tq *x)
 static void ckr__tq_refuse(ckr__de *e, const char *name)
 {
     ckr__refuse(e->c, CKR_ITEM_TRAINER_SOURCE, name,
-                "how many key-value heads it has is not known, or does not fit its rows: so nor is "
-                "which rows of the fused projection are whose", "--kv-heads N");
+                "the number of key-value heads is not known or does not fit: the rows of the fused "
+                "projection cannot be told apart", "--kv-heads N");
 }
 
 /* As what and where a tensor is written: see ckr__dcp_out_tensor. */
@@ -52736,7 +53025,7 @@ static bool ckr__tq_group(ckr__de *e, ckr_group *g)
     g->n_params = n;
     if (!whole)
         ckr__refuse(e->c, CKR_ITEM_TRAINER_SOURCE, "wqkv",
-                    "a fused projection is one parameter with one set of hyper-parameters: its "
+                    "a fused projection is one parameter with one set of hyper-parameters, but its "
                     "wq, wk and wv are in different groups", "--like FILE puts them into one");
     return any;
 }
@@ -52863,9 +53152,10 @@ static const char *ckr__tf_group(ckr__de *x, uint64_t i)
 {
     const ckr_group *g = i < x->s->n_groups ? &x->s->groups[i] : NULL;
     if (!g || !g->n_params)
-        return "from the second update on the LR is the configuration's, not the checkpoint's";
-    return ckr__printf(x->c, "from the second update on the LR of this group (%s and %llu others) "
-                       "is the configuration's, not the checkpoint's", g->params[0],
+        return "from the second update on, the LR comes from the configuration, not from the "
+               "checkpoint";
+    return ckr__printf(x->c, "from the second update on, the LR of this group (%s and %llu others) "
+                             "comes from the configuration, not from the checkpoint", g->params[0],
                        (unsigned long long)g->n_params - 1);
 }
 
@@ -52873,14 +53163,14 @@ static const char *ckr__tf_group(ckr__de *x, uint64_t i)
 static void ckr__tf_say(ckr__de *x, const ckr__hold *h)
 {
     static const char why[] = "torchtitan takes its schedule from the configuration: from the "
-                              "second update on the LR is another one";
+                              "second update on the LR would be another one";
     const ckr_schedule *was = x->dt->source->n_schedules ? x->dt->source->schedules : NULL;
     const bool told = was && was->curve && was->curve->kind == CKR__CV_TITAN,
                known = told && was->n_lanes == h->want->n_lanes;
     bool ratio = ckr__has(h->params, "decay_ratio");
     ckr__te_setting(x, "training.steps", ckr__make_int(x->c, ckr__tf_last(h->want, h->done)),
                     told ? ckr__make_int(x->c, ckr__tf_last(was, h->done)) : NULL,
-                    "the run ends at another update");
+                    "the run would end at another update");
     ckr__hold_tell(h, "torchtitan", "lr_scheduler.",
                    told ? ckr__tf_params(x->c, was, &ratio) : NULL, why);
     for (uint64_t i = 0; i < h->fit->n_lanes; i++)
@@ -52910,9 +53200,9 @@ static void ckr__te_curve(ckr__de *x)
     if (!x->s->n_groups || (x->t->without & CKR_SCHEDULE) || !w) return;
     if (w->opaque && ckr__hold_family(x->c, x->out, w, "torchtitan")) {
         ckr__say(x->c, "CKR_TITAN_CURVE", CKR_CHANGED, "lr_scheduler", NULL, NULL,
-                 "the curve is in the configuration, not in the checkpoint: with other settings "
-                 "than before the LR jumps at the second update",
-                 "--schedule torchtitan:steps=N,warmup_steps=W,... says what it was");
+                 "the LR's curve is in the configuration, not in the checkpoint: with settings "
+                 "that differ from the saved run's, the LR jumps at the second update",
+                 "describe the saved curve with --schedule torchtitan:steps=N,warmup_steps=W,...");
         return;
     }
     ckr__hold_schedule(&h, x->c, x->out, w, ckr__step_done(x->s), "torchtitan", ckr__tf_params,
@@ -52968,7 +53258,7 @@ static void ckr__te_group_keys(ckr__de *x)
             ckr__say(x->c, "CKR_FIX_KEY", CKR_CHANGED,
                      ckr__printf(x->c, "%s of %s", key, g->n_params ? g->params[0] : "a group"),
                      NULL, ckr__node_text_of(x->c, ckr__dict_at(full->hyper, m)),
-                     "the key was missing: it is another group's", NULL);
+                     "the key was missing; another group's value is used", NULL);
         }
     }
 }
@@ -53035,8 +53325,8 @@ static void ckr__te_counter(ckr__de *x, const ckr__dcp_item *it, const char *key
         now = ckr__make_int(x->c, v * (int64_t)x->old_dp / (int64_t)x->dp);
         if (now)
             ckr__say_int(x->c, "CKR_TITAN_TOKENS", CKR_CHANGED, it->fqn, v, now->u.i,
-                         "torchtitan counts the tokens of one rank, and adds up as many as there "
-                         "are: rescaled, so that the sum is what it was", NULL);
+                         "torchtitan counts one rank's tokens and adds the ranks up: rescaled so "
+                         "that the sum stays", NULL);
     }
     ckr__te_object(x, it, now);
 }
@@ -53064,7 +53354,7 @@ static void ckr__te_allowed(ckr__de *x)
     bool other = false;
     if ((w & CKR_GROUPS) && (w & CKR_OPTIMIZER) && !(w & CKR_SCHEDULE))
         ckr__refuse(x->c, CKR_ITEM_GROUPS_WITHOUT, "schedule",
-                    "without the optimizer's LRs the first update would use the LR of step 0",
+                    "without the optimizer's LRs, the first update would use the LR of step 0",
                     "leave out the schedule too, or keep the groups");
     for (uint64_t i = 0; want && i < x->s->n_tensors; i++) {
         const ckr_tensor *t = x->s->tensors[i];
@@ -53101,13 +53391,14 @@ static void ckr__te_coming(ckr__de *x, const ckr__map *optimizer, const ckr__map
             if (ckr__map_find(model, name, n, NULL) ||
                 ckr__map_find(model, name, ckr__te_parent(name), NULL))
                 ckr__say(x->c, "CKR_E_STATE_MISSING", CKR_ERROR, name, NULL, NULL,
-                         "the coming run has this parameter, the optimizer has no state of it: "
-                         "torchtitan would fail on the missing key",
+                         "the coming run has this parameter but the checkpoint has no optimizer "
+                         "state for it: torchtitan would fail on the missing key",
                          "projections: --variant split_qkv or fused_qkv, with --kv-heads N");
             else
                 ckr__say(x->c, "CKR_E_MODEL_MISSING", CKR_ERROR, name, NULL, NULL,
-                         "the coming run has this parameter, the checkpoint has not: torchtitan "
-                         "would fail on the missing key", "keep the model as it was saved");
+                         "the coming run has this parameter but the checkpoint does not: "
+                         "torchtitan would fail on the missing key",
+                         "keep the model as it was saved");
         }
 }
 
@@ -53130,8 +53421,8 @@ static void ckr__te_model(ckr__de *x, const ckr__map *optimizer, const ckr__te_s
         if (!ckr__map_find(&model, seen[i].name, strlen(seen[i].name), NULL) &&
             !(up && ckr__map_find(&model, seen[i].name, up, NULL)))
             ckr__say(x->c, "CKR_E_MODEL_MISSING", CKR_ERROR, seen[i].name, NULL, NULL,
-                     "the optimizer has a state for it, the model has no such tensor: torchtitan "
-                     "would fail on the missing key", "take another checkpoint");
+                     "the optimizer has state for this parameter but the model has no such tensor: "
+                     "torchtitan would fail on the missing key", "take another checkpoint");
     }
     ckr__te_coming(x, optimizer, &model);
     ckr__map_free(&model);
@@ -53196,13 +53487,13 @@ static void ckr__te_fill(ckr__de *x)
     if (!clock) {
         ckr__te_new(x, "lr_scheduler", "last_epoch", ckr__make_int(x->c, x->clock));
         ckr__say(x->c, "CKR_FIX_KEY", CKR_CHANGED, "lr_scheduler.last_epoch", NULL, NULL,
-                 "the key was missing: the clock is the run's step", NULL);
+                 "the key was missing; the run's step is used", NULL);
     }
     if (seen) return;
     ckr__te_new(x, "train_state", "ntokens_seen", ckr__make_int(x->c, 0));
     ckr__say(x->c, "CKR_W_TOKENS", CKR_APPROX, "train_state.ntokens_seen", NULL, "0",
-             "the key was missing, and torchtitan since July 2025 needs it: the count of tokens "
-             "starts again, which only its log shows", NULL);
+             "the key was missing, and torchtitan since July 2025 needs it: the token count starts "
+             "at 0, which only affects its log", NULL);
 }
 
 /* Data streams belong to one data-parallel size. False: there are some, which are not written. */
@@ -53210,28 +53501,29 @@ static bool ckr__te_data(ckr__de *x)
 {
     const ckr__dcp *d = x->dt->d;
     bool any = false;
-    const char *lost = "torchtitan's streams belong to one data-parallel size: the data starts "
-                       "again";
+    const char *lost = "torchtitan's data position belongs to one data-parallel size: the data "
+                       "starts from the beginning";
     for (uint64_t i = 0; i < d->n_items && !any; i++)
         any = ckr__tt_under(d, &d->items[i], "dataloader") != NULL;
     x->data = any && !(x->t->without & CKR_DATA) && (!x->old_dp || x->dp == x->old_dp);
     if (!any || x->data || (x->t->without & CKR_DATA)) return !any || x->data;
     int64_t seen = ckr__te_seen_samples(x);
     if (seen >= 0)
-        lost = ckr__printf(x->c, "torchtitan's streams belong to one data-parallel size: the data "
-                           "starts again, and the %lld samples that were seen come once more",
+        lost = ckr__printf(x->c, "torchtitan's data position belongs to one data-parallel size: "
+                                 "the data starts from the beginning, and the %lld samples that "
+                                 "were seen come again",
                            (long long)seen);
     ckr__say_int(x->c, "CKR_W_DATA_POSITION", CKR_LOST, "dataloader", x->old_dp, x->dp, lost,
-                 "keep the data-parallel size, or skip as many samples in the data set");
+                 "keep the data-parallel size, or skip that many samples in the data set");
     return false;
 }
 
 /* An update takes the local batch times the data-parallel size, where no setting says how many. */
 static void ckr__te_batch(ckr__de *x)
 {
-    static const char why[] = "an update takes other samples, or torchtitan stops: the global "
-                              "batch, by default the local one times the data-parallel size, is a "
-                              "multiple of both";
+    static const char why[] = "an update covers a different number of samples, or torchtitan "
+                              "stops: the global batch must be a multiple of the local batch times "
+                              "the data-parallel size";
     const int64_t saved = x->dt->source->batch;
     const int64_t all = ckr__batch_told(x->s, saved, x->old_dp, x->dp);
     int64_t micro = x->dt->micro, steps = x->dt->steps;
@@ -53247,10 +53539,8 @@ static void ckr__te_batch(ckr__de *x)
     ckr__te_setting(x, "training.local_batch_size", ckr__make_int(x->c, micro), was, why);
     ckr__te_setting(x, "training.global_batch_size", ckr__make_int(x->c, taken), NULL, why);
     if (taken != all)
-        ckr__say_int(x->c, "CKR_W_TITAN_BATCH", CKR_APPROX, "samples per update", all, taken,
-                     "they are no multiple of the data-parallel size: samples per update change, "
-                     "and steps and tokens no longer count the same",
-                     "take a --dp that divides them");
+        ckr__batch_uneven(x->c, "CKR_W_TITAN_BATCH", "samples per update", all, taken,
+                          x->dp ? x->dp : 1);
 }
 
 /* Where the coming run finds the checkpoint, and what it must not load: the streams, where the data
@@ -53262,22 +53552,22 @@ static void ckr__te_exclude(ckr__de *x, bool kept)
     const char *what = clock ? "lr_scheduler" : "dataloader";
     if (model || (w & CKR_PROGRESS)) {
         ckr__te_setting(x, "checkpoint.initial_load_path", ckr__make_str(x->c, "OUT"), NULL,
-                        "torchtitan finds no step-N there, and starts fresh without a word: "
-                        "the absolute path of OUT");
+                        "torchtitan finds no step-N there and silently starts fresh: give the "
+                        "absolute path of OUT");
         ckr__te_setting(x, "checkpoint.initial_load_model_only", ckr__make_bool(x->c, model),
-                        NULL, "more or less is loaded than was written");
+                        NULL, "more or less would be loaded than was written");
     } else {
         ckr__require(x->out, "torchtitan", "checkpoint.folder", ckr__make_str(x->c, "OUT"), NULL,
-                     true, "torchtitan looks for step-N in it, and where there is none it starts "
-                     "fresh without a word");
+                     true, "torchtitan looks for step-N in it, and silently starts fresh if there "
+                           "is none");
         ckr__require(x->out, "torchtitan", "checkpoint.load_step",
                      ckr__make_int(x->c, x->s->progress.step), NULL, false,
-                     "the highest step in checkpoint.folder is taken");
+                     "torchtitan takes the highest step in checkpoint.folder");
     }
     if (model || (!clock && kept)) return;
     if (clock && !kept) what = "lr_scheduler,dataloader";
     ckr__te_setting(x, "checkpoint.exclude_from_loading", ckr__make_str(x->c, what), NULL,
-                    "torchtitan stops: the checkpoint has no such states");
+                    "torchtitan stops: the checkpoint has no such state");
 }
 
 /* The LRs of the schedule's begin; NULL: the curve is not known. */
@@ -53297,9 +53587,9 @@ static void ckr__te_restart(ckr__de *x)
     const double *lr = ckr__te_first(x);
     if (!lr)
         ckr__say(x->c, "CKR_W_FIRST_LR", CKR_APPROX, "lr", NULL, NULL,
-                 "the schedule starts again, but the first update takes the saved LR: the curve "
-                 "is not known",
-                 "--schedule torchtitan:steps=N,warmup_steps=W,... says what it is");
+                 "the schedule starts over, but the first update uses the saved LR: the curve is "
+                 "not known",
+                 "describe it with --schedule torchtitan:steps=N,warmup_steps=W,...");
     for (uint64_t i = 0; lr && i < x->s->n_groups; i++) ckr__te_set(x, i, "lr", lr[i]);
 }
 
@@ -53323,10 +53613,10 @@ static void ckr__te_say_as_it_is(ckr__de *x, const char *key, uint64_t group, co
         ckr__say(x->c, "CKR_TITAN_AS_IT_IS", CKR_EXACT,
                  ckr__printf(x->c, "%s of group %llu", key, (unsigned long long)group), was, now,
                  strcmp(key, "lr") != 0
-                     ? "without this conversion torchtitan would go on with the first, whatever "
-                       "its configuration says"
-                     : "without this conversion torchtitan's first update would use the first, "
-                       "and the configuration's only the next", NULL);
+                     ? "without this conversion torchtitan would continue with the first value, "
+                       "whatever its configuration says"
+                     : "without this conversion torchtitan's first update would use the first "
+                       "value, and the configuration's only the next", NULL);
 }
 
 /* What torchtitan would do with the source as it is: the reason for converting. Its first update
@@ -53426,8 +53716,8 @@ static void ckr__te_adopt(ckr__de *x, const ckr_state *s, ckr_state *own)
                     "no such tensors", "leave the optimizer's state out: --without optimizer");
     if (!known)
         ckr__say(x->c, "CKR_W_TITAN_NAMES", CKR_APPROX, "names", NULL, NULL,
-                 "no parameter is called tok_embeddings.weight, as those of torchtitan's models: "
-                 "it loads where the coming run's model has these names",
+                 "no parameter is called tok_embeddings.weight, as in torchtitan's models: the "
+                 "files load only if the coming run's model has these names",
                  "--names gives them others");
 }
 
@@ -53457,7 +53747,8 @@ static void ckr__te_run(ckr__de *x)
     bool kept = !adopted && ckr__te_data(x);
     if (adopted)
         ckr__say(x->c, "CKR_W_DATA_POSITION", CKR_LOST, "dataloader", NULL, NULL,
-                 "another framework's streams are none of torchtitan's: the data starts again",
+                 "torchtitan cannot use another framework's data position: the data starts from "
+                 "the beginning",
                  "skip what has been seen in the data set");
     ckr__te_batch(x);
     ckr__te_curve(x);
@@ -53762,7 +54053,7 @@ static void ckr__de_file(ckr__de *e)
     ckr__map_free(&x.names);
     if (x.numbers)
         ckr__say(e->c, "CKR_W_KEYS_TEXT", CKR_APPROX, "keys", NULL, NULL,
-                 "keys that are no text become text, as in torch's own checkpoints", NULL);
+                 "keys that are not text become text, as in torch's own checkpoints", NULL);
     ckr__dcp_out_end(&e->w);
 }
 
@@ -53947,8 +54238,8 @@ static void ckr__dw_streams(ckr__dw *x)
     if (ranks < e->ranks)
         ckr__say(e->c, "CKR_W_RNG_AS_SAVED", CKR_LOST, "rng", "1 rank",
                  ckr__printf(e->c, "%u ranks", (unsigned)e->ranks),
-                 "the script's names for random streams have no rank's number: the file has a "
-                 "place for one rank's, which all ranks load",
+                 "the script's names for random streams carry no rank: the file holds one rank's, "
+                 "which all ranks load",
                  "seed the other ranks in the script");
     for (uint32_t rank = 0; rank < ranks; rank++) {
         const ckr_stream *v = ckr__streams_of(was, rank < had ? rank : 0, &n);
@@ -54034,8 +54325,8 @@ static void ckr__de_loose(ckr__de *x)
     const ckr__dt *dt = x->dt;
     if (dt->n_left)
         ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, dt->left, (int64_t)dt->n_left, 0,
-                     "directories, and files too large to be copied, beside the checkpoint's own "
-                     "are not in the output", "copy what the run needs");
+                     "directories and very large files beside the checkpoint's own are not copied",
+                     "copy those that the run needs");
     ckr__loose_put(x->out, &dt->loose, dt->d->dir, x->w.dir);
 }
 
@@ -54083,7 +54374,7 @@ static const ckr__bounds ckr__tt_bounds = {
     NULL, CKR_ITEM_OK, NULL, 0, (ckr_item)0,
     "torchtitan cannot leave out the model",
     "state and hyper-parameters are one component of torchtitan",
-    "the schedule would stand at another step than the run, and go beyond its end", NULL
+    "the schedule would be at another step than the run, and run past its end", NULL
 };
 static const ckr__schedules ckr__tt_schedules = {
     NULL, "torchtitan:steps=N,warmup_steps=W,decay_type=linear,min_lr_factor=F", NULL, NULL, false,
@@ -54197,8 +54488,9 @@ static ckr_result ckr__oc_ranks(ckr__oc *x, ckr__ctx *c, const char *dir, ckr_st
         if (!f)
             ckr__say(c, ckr_item_name(CKR_ITEM_TRAINER_RANDOM), CKR_LOST,
                      ckr__printf(c, "train/rank%u.pt", (unsigned)of.rank), NULL, NULL,
-                     "it is not there, and OLMo-core gives this rank the random states of rank 0",
-                     "bring back the file; a conversion gives the rank streams of its own");
+                     "the file is missing, and OLMo-core gives this rank the random states of rank "
+                     "0",
+                     "restore the file; a conversion gives the rank new streams");
         if (!f) continue;
         of.file = f->path;
         of.rel = f->rel;
@@ -54410,6 +54702,7 @@ struct ckr__mg_file {          /* a model parallel rank                         
 /* A key of torch_dist's items: one, or one per layer and expert, each along one of `lead` axes. */
 typedef struct ckr__mg_grid_of {
     int64_t         layers, experts;       /* 1: one, or no such axis                     */
+    int32_t         axis;      /* along which its chunks cut it; -1: none                 */
     uint32_t        lead;
     bool            stacked, expert;       /* has axes for layers, for experts            */
     ckr__mg_item  **items;
@@ -54457,7 +54750,7 @@ static ckr_result ckr__mg_cannot(const ckr__mg *r, const char *path, const char 
     return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_UNSUPPORTED, path, where, what, NULL);
 }
 
-static const char ckr__mg_other_run[] = "files or arguments are of another run: put back the right "
+static const char ckr__mg_other_run[] = "files or arguments are of another run: restore the right "
                                         "ones";
 
 /* What is named where the arguments are wrong: the first file, or all of torch_dist. */
@@ -54577,9 +54870,9 @@ static ckr_result ckr__mg_beside(ckr__mg *r)
     return ckr__say(r->c, "CKR_W_MEGATRON_NEWER", CKR_EXACT, "iteration", best->name,
                     ckr__base(r->dir),
                     ranks == r->dist
-                        ? "a newer one lies beside it, in the other format; the tracker file names "
-                          "this one"
-                        : "a newer one lies beside it; the tracker file names this one",
+                        ? "a newer iteration lies beside this one, in the other format; the "
+                          "tracker file names this one"
+                        : "a newer iteration lies beside this one; the tracker file names this one",
                     "name the directory of the iteration that is meant");
 }
 
@@ -54601,14 +54894,14 @@ static const ckr_node *ckr__mg_tree(ckr__mg *r, const char *path)
 }
 
 static const char ckr__mg_bring[] =
-    "bring it back from where the checkpoint was saved: Megatron would end with exit code 0 "
-    "without loading";
+    "restore it from where the checkpoint was saved: Megatron would end with exit code 0 without "
+    "loading";
 
 static ckr_result ckr__mg_missing(ckr__mg *r, const char *path, const char *text)
 {
     return ckr__fail_with(r->c, CKR_ITEM_RANK_MISSING, path, NULL,
-                          ckr__printf(r->c, "it is not there: %s", text),
-                          r->dist ? "bring it back, or take the checkpoint before this one"
+                          ckr__printf(r->c, "the file is missing: %s", text),
+                          r->dist ? "restore it, or use the checkpoint before this one"
                                   : ckr__mg_bring);
 }
 
@@ -54798,7 +55091,7 @@ static ckr_result ckr__mg_one_run(ckr__mg *r)
             if (ckr_node_i64(ckr_node_get(f->args, sizes[k]), &v) &&
                 ckr_node_i64(ckr_node_get(r->args, sizes[k]), &w) && v != w)
                 ckr__fail_fmt(r->c, CKR_ITEM_FILES_MIXED, f->path, sizes[k],
-                              "the file is of another run: put back the right one",
+                              "the file belongs to another run: restore the right one",
                               "it says %lld, the first rank's file %lld", (long long)v,
                               (long long)w);
         for (size_t k = 0; k < n && !ckr__failed(r->c); k++) {
@@ -54807,7 +55100,7 @@ static ckr_result ckr__mg_one_run(ckr__mg *r)
             if (a && b && !ckr__mg_same(r->c, a, b))
                 ckr__fail_with(r->c, CKR_ITEM_FILES_MIXED, f->path, keys[k],
                                "it is not what the first rank's file says",
-                               "the file is of another run: put back the right one");
+                               "the file belongs to another run: restore the right one");
         }
     }
     return r->c->err->code;
@@ -54847,7 +55140,7 @@ static ckr_result ckr__mg_places(ckr__mg *r)
 }
 
 /* >>megatron.model ------------------------------------------------------------ */
-/* Items: names with global layers and experts, how each is cut, and where its pieces lie. */
+/* Items: names with global layers and experts, and their order. */
 
 /* What stands behind "decoder.layers." or "encoder.layers."; NULL: the name has neither. */
 static const char *ckr__mg_layers(const char *name)
@@ -55039,8 +55332,9 @@ static ckr_result ckr__mg_rank_items(ckr__mg *r, ckr__mg_file *f)
    (megatron/core/tensor_parallel/layers.py and the modules of core/transformer). Every reader and
    writer takes it from this table: here a wrong one is put right. */
 
-/* GATED: gate and up rows, each cut for itself. SOLVE: cut or not, as the sizes tell. */
-enum { CKR__MG_PLAIN = 0, CKR__MG_VOCAB, CKR__MG_QKV, CKR__MG_GATED, CKR__MG_SOLVE };
+/* GATED: gate and up rows, each cut for itself. SOLVE: cut or not, as the sizes tell. UNSET: its
+   attributes never say it. */
+enum { CKR__MG_PLAIN = 0, CKR__MG_VOCAB, CKR__MG_QKV, CKR__MG_GATED, CKR__MG_SOLVE, CKR__MG_UNSET };
 
 /* `tail`: of a name, or of one without .weight or .bias; the first row counts. `axis` -1: every
    rank has all of it. */
@@ -55069,7 +55363,7 @@ static const ckr__mg_rule ckr__mg_rules[] = {
     { "linear_q_up_proj.weight", 0, CKR__MG_PLAIN },
     { "linear_kv_up_proj.weight", 0, CKR__MG_PLAIN },
     { "_down_proj.weight", 0, CKR__MG_SOLVE },
-    { "softmax_offset", 0, CKR__MG_PLAIN }
+    { "softmax_offset", 0, CKR__MG_UNSET }
 };
 
 /* The first rule that a name ends as; NULL: none. */
@@ -55085,6 +55379,36 @@ static const ckr__mg_rule *ckr__mg_rule_of(const char *name)
         if (ckr__cut_tail(name, &a, rule->tail) || ckr__cut_tail(name, &b, rule->tail)) return rule;
     }
     return NULL;
+}
+
+/* What the checkpoint says of a cut (axis -1: none) against the rule by which it is read. */
+static ckr_result ckr__mg_axis_is(ckr__mg *r, const char *path, const ckr__mg_item *t, int64_t said)
+{
+    const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
+    return rule && rule->what != CKR__MG_SOLVE
+               ? ckr__axis_is(r->c, path, t->name, said, "Megatron-LM", rule->axis)
+               : CKR_OK;
+}
+
+/* The same for the masters of a rank, whose attributes say it. Where a model is made without
+   initialising it they are not set, which looks like whole ones: the embedding tells. Those of
+   experts are what they would be without expert parallelism. */
+static ckr_result ckr__mg_axes(ckr__mg *r, ckr__mg_file *f)
+{
+    const bool set = r->embedding && ckr__mg_flag(r->embedding->attrs, "tensor_model_parallel");
+    for (uint64_t i = 0; i < f->n_optims; i++)
+        for (uint64_t k = 0; k < f->n_members[i] && !ckr__failed(r->c); k++) {
+            const ckr__mg_member *m = &f->members[i][k];
+            const ckr__mg_rule *rule = ckr__mg_rule_of(m->item->name);
+            const ckr_node *attrs = m->master ? m->master->attrs : NULL;
+            int64_t axis;
+            if (m->item->expert >= 0 || !ckr_node_i64(ckr_node_get(attrs, "partition_dim"), &axis))
+                continue;
+            if (!ckr__mg_flag(attrs, "tensor_model_parallel")) axis = -1;
+            if (axis >= 0 || (set && rule && rule->what != CKR__MG_UNSET))
+                ckr__mg_axis_is(r, f->path, m->item, axis);
+        }
+    return r->c->err->code;
 }
 
 /* Is a fc1 of so many rows gate and up? Where no size among the arguments tells, the activation
@@ -55231,7 +55555,7 @@ static ckr_result ckr__mg_weights(ckr__mg *r, ckr__mg_file *f)
         if (!t->slots && ckr__mg_split(r, t, view->n_dims, view->shape, r->tp) != CKR_OK) break;
         if (!t->slots && t->unknown && r->tp > 1)
             return ckr__mg_cannot(r, f->path, t->name,
-                                  "no rule tells how this tensor is cut over tp");
+                                  "no rule says how this tensor is cut over tp");
         if (!t->slots) t->dtype = view->dtype;
         ckr__part p = ckr__mg_part(r, t, f, "param", view);
         ckr__mg_add_block(r, t, f->tp, &p);
@@ -55592,7 +55916,7 @@ static ckr_result ckr__mg_group_mixed(ckr__mg *r, const ckr__mg_file *f, const c
                 ckr__printf(r->c, "param_groups/%s", key),
                 ckr__printf(r->c, "%s: %.60s, on another rank %.60s", f->rel,
                             ckr__node_text_of(r->c, a), ckr__node_text_of(r->c, b)),
-                "the file is of another iteration or run: put back the right one");
+                "the file is of another iteration or run: restore the right one");
         }
     }
     return r->c->err->code;
@@ -56006,7 +56330,7 @@ static ckr_result ckr__mg_vocabulary(ckr__mg *r)
     r->vocab = r->load.vocab = r->s->vocab > 0 ? r->s->vocab : logical;
     if (r->vocab >= logical) return CKR_OK;
     return ckr__say_int(r->c, "CKR_VOCAB_ROWS_LOST", CKR_LOST, "vocabulary rows", logical, r->vocab,
-                        "the arguments tell more real rows than --vocab: those above it are left "
+                        "the arguments record more real rows than --vocab: those above it are left "
                         "out", "leave --vocab out");
 }
 
@@ -56131,7 +56455,7 @@ static ckr_result ckr__mg_fits(ckr__mg *r)
                                 rows);
         else if (t == r->embedding && padded != rows)
             ckr__say_int(r->c, "CKR_W_MEGATRON_VOCAB", CKR_CHANGED, "padded_vocab_size", padded,
-                         rows, "the argument is not what the embedding's rows are: the rows count",
+                         rows, "the argument differs from the embedding's rows; the rows are used",
                          NULL);
     }
     if (!ckr__failed(r->c)) ckr__mg_fits_tied(r);
@@ -56163,11 +56487,11 @@ static ckr_result ckr__mg_progress(ckr__mg *r)
     if (v >= 0 && length && v < INT64_MAX / length) r->s->progress.tokens = v * length;
     if (r->release)
         ckr__say(r->c, "CKR_W_MEGATRON_RELEASE", CKR_EXACT, "iteration", NULL, "0",
-                 "a release checkpoint: Megatron starts a run from its weights at iteration 0, "
-                 "without optimizer and random states", NULL);
+                 "this is a release checkpoint: Megatron starts a run from its weights at "
+                 "iteration 0, without optimizer and random states", NULL);
     if (r->s->padded_vocab && r->vocab <= 0)
         ckr__say(r->c, "CKR_N_VOCAB_UNKNOWN", CKR_EXACT, "vocabulary", NULL, NULL,
-                 "the arguments do not tell how many rows are real: all of them count",
+                 "the arguments do not record how many rows are real; all are counted",
                  "--vocab N");
     return r->c->err->code;
 }
@@ -56304,6 +56628,9 @@ static ckr_result ckr__mg_dist_model(ckr__mg *r, const ckr__dcp_item *q)
         return ckr__mg_bad(r, r->dir, q->fqn, "axes for layers and experts");
     g.layers = g.stacked ? q->shape[0] : 1;
     g.experts = g.expert ? q->shape[g.lead - 1] : 1;
+    g.axis = -1;
+    for (uint32_t d = g.lead; q->n_chunks && d < q->n_dims; d++)
+        if (q->chunks[0].count[d] < q->shape[d]) g.axis = (int32_t)(d - g.lead);
     if (g.stacked && g.layers != r->layers)
         return ckr__mg_contradicts_layers(r, q->fqn, g.layers);
     if (g.layers > 65536 || g.experts > 65536 || g.layers < 1 || g.experts < 1)
@@ -57022,6 +57349,19 @@ static ckr_result ckr__mg_dist_extra(ckr__mg *r, const ckr__dcp_item *q)
     return r->c->err->code;
 }
 
+/* Every tensor's chunks against its rule. Where one process wrote for all ranks none is cut but
+   gate from up. */
+static ckr_result ckr__mg_dist_axes(ckr__mg *r)
+{
+    bool cut = false;
+    for (uint64_t i = 0; i < r->n_grids; i++)
+        cut = cut || (r->grids[i].axis >= 0 && !r->grids[i].items[0]->split.n_chunks);
+    for (uint64_t i = 0; i < r->n_grids && !ckr__failed(r->c); i++)
+        if (r->grids[i].axis >= 0 || cut)
+            ckr__mg_axis_is(r, r->dir, r->grids[i].items[0], r->grids[i].axis);
+    return r->c->err->code;
+}
+
 /* The model's names: as many layers as the arguments tell, also where each has names of its own;
    and experts that its ranks can share. */
 static ckr_result ckr__mg_dist_names(ckr__mg *r)
@@ -57137,13 +57477,14 @@ static const ckr__mg_step ckr__mg_legacy[] = {
     { ckr__mg_one_run, NULL },     { ckr__mg_places, NULL },    { NULL, ckr__mg_chunks },
     { ckr__mg_tied, NULL },        { ckr__mg_vocabulary, NULL },
     { ckr__mg_count_layers, NULL }, { NULL, ckr__mg_rank_items }, { NULL, ckr__mg_optimizer },
-    { NULL, ckr__mg_weights },     { ckr__mg_fits, NULL },
+    { NULL, ckr__mg_axes },        { NULL, ckr__mg_weights },   { ckr__mg_fits, NULL },
     { NULL, ckr__mg_optimizer_pieces }, { NULL, ckr__mg_others }, { NULL, NULL }
 };
 
 static const ckr__mg_step ckr__mg_torch_dist[] = {
     { ckr__mg_dist_open, NULL },   { ckr__mg_topology, NULL },  { ckr__mg_vocabulary, NULL },
-    { ckr__mg_dist_stages, NULL }, { ckr__mg_dist_names, NULL }, { ckr__mg_fits, NULL },
+    { ckr__mg_dist_stages, NULL }, { ckr__mg_dist_names, NULL }, { ckr__mg_dist_axes, NULL },
+    { ckr__mg_fits, NULL },
     { ckr__mg_dist_files, NULL },  { ckr__mg_dist_pieces, NULL }, { ckr__mg_dist_ranks, NULL },
     { ckr__mg_defects, NULL },     { ckr__mg_dist_roots, NULL }, { NULL, NULL }
 };
@@ -57249,8 +57590,8 @@ static void ckr__mg_allowed(ckr__mg_job *x)
                   groups = ckr__mg_query_groups(mg->args), tp = to->tp;
     if (mg->s->n_groups && !(w & CKR_OPTIMIZER) && (w & CKR_SCHEDULE))
         ckr__refuse(x->c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
-                    "Megatron-LM loads the scheduler's state with the optimizer's: it stops where "
-                    "the file has the optimizer's alone",
+                    "Megatron-LM loads the scheduler's state with the optimizer's and stops if the "
+                    "file has only the optimizer's",
                     "keep the schedule, or leave out the optimizer too: --without "
                     "optimizer,groups,schedule");
     if (to->ep > 1 && (!to->experts || to->experts % to->ep))
@@ -57312,26 +57653,26 @@ static void ckr__mg_padding(ckr__mg_job *x)
     const int64_t old = x->s->padded_vocab, logical = ckr__mg_logical(x->mg),
                   told = x->t->vocab > 0 ? x->t->vocab : x->s->vocab > 0 ? x->s->vocab : 0,
                   unit = ckr__mg_size(x->mg->args, "make_vocab_size_divisible_by", 128) * x->to.tp;
-    const char *remedy = told ? NULL : "--vocab N tells which rows are padding";
+    const char *remedy = told ? NULL : "--vocab N says which rows are padding";
     x->vocab = told ? told : old;
     x->padded = old;
     if (!old) return;
     if (told && told < logical)
         ckr__refuse_int(x->c, CKR_ITEM_MEGATRON_ARGS_VOCAB, "vocabulary rows", logical, told,
-                        "the arguments tell more real rows: trained tokens would become padding",
+                        "the arguments record more real rows: trained tokens would become padding",
                         "leave --vocab out");
     else if (x->to.tp != x->mg->tp || x->vocab > old)
         x->padded = ckr__mg_up(x->vocab, unit);
     if (x->padded > old)
         ckr__say_int(x->c, "CKR_PADDING_ADDED", CKR_CHANGED, "vocabulary rows", old, x->padded,
-                     "padded to a multiple of make_vocab_size_divisible_by * tp: the new "
-                     "rows are zero in parameters, masters and moments; their logits are "
-                     "part of the loss, which changes a little", remedy);
+                     "padded to a multiple of make_vocab_size_divisible_by * tp: the new rows are "
+                     "zero in parameters, masters and moments; their logits count in the loss, "
+                     "which changes a little", remedy);
     else if (x->padded < old)
         ckr__say_int(x->c, "CKR_PADDING_LOST", CKR_LOST, "vocabulary rows", old, x->padded,
                      ckr__printf(x->c,
-                                 "%lld padding rows, which were trained like all, are dropped "
-                                 "with their moments: the loss changes a little",
+                                 "%lld padding rows, trained like all others, are dropped with "
+                                 "their moments: the loss changes a little",
                                  (long long)(old - x->padded)), remedy);
 }
 
@@ -57345,7 +57686,7 @@ static void ckr__mg_defective(ckr__mg_job *x)
         const ckr__mg_item *t = mg->items[i];
         if (t->n_lost == UINT64_MAX)
             ckr__refuse(x->c, CKR_ITEM_MEGATRON_DEFECT, t->name,
-                        "written wrong, and in boxes that cannot be put back",
+                        "these were written wrong, in boxes that cannot be restored",
                         "--without optimizer");
         else if (!repair && t->shifted)
             ckr__refuse(x->c, CKR_ITEM_MEGATRON_DEFECT, t->name,
@@ -57354,13 +57695,13 @@ static void ckr__mg_defective(ckr__mg_job *x)
                         "--repair brings back what can be proven");
         else if (repair && t->shifted)
             ckr__say(x->c, "CKR_REPAIRED", CKR_CHANGED, t->name, NULL, NULL,
-                     "master and moments are taken from where the defect put them", NULL);
+                     "master and moments are read from where the defect put them", NULL);
         if (!repair || !t->n_lost || t->n_lost == UINT64_MAX) continue;
         ckr__numel(t->n_dims, t->shape, &n);
         ckr__say(x->c, "CKR_REPAIR_LOST", CKR_LOST, t->name, NULL,
                  ckr__printf(x->c, "%llu of %lld", (unsigned long long)t->n_lost, (long long)n),
-                 "elements of its master were overwritten and are the parameter now; as many of "
-                 "each moment are 0", NULL);
+                 "elements of its master were overwritten and are taken from the parameter; as "
+                 "many of each moment are 0", NULL);
     }
 }
 
@@ -57393,7 +57734,7 @@ static void ckr__mg_items(ckr__mg_job *x)
         t->shape = shape;
         if (t->unknown && to->tp > 1) {
             ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, to->tp,
-                            "no rule tells how this tensor is cut over tensor parallel ranks",
+                            "no rule says how this tensor is cut over tensor parallel ranks",
                             "take --tp 1");
             return;
         }
@@ -57748,7 +58089,7 @@ static double ckr__mg_length(ckr__mg_job *x, const char *what, const char *key, 
 {
     const double n = steps / x->unit;
     if (ckr__whole(n)) return n;
-    x->out->cannot = ckr__printf(x->c, "%s is %.6g %s, and Megatron's options take whole ones",
+    x->out->cannot = ckr__printf(x->c, "%s is %.6g %s, but Megatron's options take whole numbers",
                                  what, n, x->samples ? "samples" : "iterations");
     x->out->remedy = key ? ckr__printf(x->c, "--set %s=%.0f", key, ceil(n))
                          : "--to-schedule megatron:... with whole lengths";
@@ -57770,7 +58111,7 @@ static const char *ckr__mg_other_total(ckr__mg_job *x, const ckr_schedule *h)
                 return ckr__printf(x->c, "--set total_steps=%.0f stretches it to %.0f; --lr-policy "
                                    "target keeps its %.0f", n, tail * (n - done) / left, tail);
     }
-    return "--lr-policy target keeps it as long as it was";
+    return "--lr-policy target keeps its length";
 }
 
 /* Lengths as options: a warmup that is no whole number of iterations is a fraction of the decay. A
@@ -57915,8 +58256,8 @@ static void ckr__mg_schedule_plan(ckr__mg_job *x)
     }
     if (apart)
         ckr__say(x->c, "CKR_FIX_MEGATRON_LR", CKR_CHANGED, "schedule", apart, "the same in all",
-                 "the saved run's options were others than what it used; files and options now "
-                 "say what was used", NULL);
+                 "the saved run's options differed from what it used; files and options now say "
+                 "what was used", NULL);
 }
 
 /* Micro batches that are as large as before, or a part of that, make up the batch, by which the
@@ -57931,8 +58272,8 @@ static void ckr__mg_batch(ckr__mg_job *x)
     if (all % dp)
         ckr__refuse_int(x->c, CKR_ITEM_BATCH, "global-batch-size", saved, all,
                         ckr__printf(x->c,
-                                    "Megatron-LM stops: a batch of %lld samples cannot be "
-                                    "shared by %lld data-parallel ranks", (long long)all,
+                                    "Megatron-LM stops: global batch %lld is not divisible by %lld "
+                                    "data-parallel ranks", (long long)all,
                                     (long long)dp),
                         ckr__printf(x->c, "take a --dp that divides it, or --set batch_size=%lld",
                                     (long long)((n + 1) * dp)));
@@ -57971,8 +58312,7 @@ static void ckr__mg_opt(ckr__mg_job *x, const char *name, const ckr_node *value,
 }
 
 static const char ckr__mg_curve_why[] =
-    "Megatron-LM stops where its options and the checkpoint's scheduler differ, or takes another "
-    "curve";
+    "Megatron-LM stops if its options and the checkpoint's scheduler differ, or uses another curve";
 
 /* A setting of the coming run: an argument in the files, where they have it as another one or it
    must be there; an option that the run is to be given, and why. Without a value: neither. */
@@ -58034,8 +58374,8 @@ static void ckr__mg_schedule_settings(ckr__mg_job *x, bool say)
           0, wd && !level ? why : NULL },
         { "global-batch-size", ckr__make_int(c, (int64_t)h->rate), ARG, NULL },
         { "use-checkpoint-opt_param-scheduler", x->by_file ? ckr__make_bool(c, true) : NULL, 0,
-          "Megatron-LM takes the run's length for that of the weight decay's increase, which is "
-          "another, and stops" },
+          "Megatron-LM takes the run's length for the weight decay's and stops, because they "
+          "differ" },
         { "override-opt_param-scheduler", x->by_file ? ckr__make_bool(c, false) : NULL, 0,
           "the two options exclude each other" },
         { ckr__printf(c, "train-%s", unit), ckr__make_int(c, (int64_t)x->train), ARG, why }
@@ -58046,10 +58386,10 @@ static void ckr__mg_schedule_settings(ckr__mg_job *x, bool say)
 /* Sizes, formats and what else the target is. */
 static void ckr__mg_settings(ckr__mg_job *x, bool say)
 {
-    static const char shape[] = "Megatron-LM stops: the files are those of another topology",
+    static const char shape[] = "Megatron-LM stops: the files are for another topology",
                       files[] = "Megatron-LM does not find or load the optimizer's files",
-                      ranks[] = "the ranks share the batch otherwise: random states and the "
-                                "optimizer's parts are other ranks'";
+                      ranks[] = "the ranks share the batch differently: random states and "
+                                "optimizer parts would go to other ranks";
     enum { ARG = CKR__MG_ARG, MUST = CKR__MG_MUST };
     ckr__ctx *c = x->c;
     const ckr__mg *mg = x->mg, *to = &x->to;
@@ -58450,8 +58790,8 @@ static void ckr__mg_say_files(ckr__mg_job *x)
         ckr__sprint(now, sizeof now, "%lld",
                     (long long)ckr__mg_bucket(x->args, x->to.dp * x->to.cp, 0, 0, 1));
     ckr__say(x->c, "CKR_MEGATRON_BUCKETS", CKR_EXACT, "distrib_optim.pt", NULL, now,
-             "laid out for the buckets of the options that the run has, as Megatron-LM "
-             "itself does; files of --variant torch_dist are for any", NULL);
+             "laid out for the buckets that the run's options make, as Megatron-LM itself does; "
+             "--variant torch_dist works with any", NULL);
 }
 
 /* The options with which unpatched Megatron uses what was written, where they are others. The batch
@@ -58459,7 +58799,7 @@ static void ckr__mg_say_files(ckr__mg_job *x)
 static void ckr__mg_options(ckr__mg_job *x)
 {
     static const char cast[] = "Megatron-LM trains in the precision of its options, whatever the "
-                               "parameters' is in the files";
+                               "files have";
     ckr__ctx *c = x->c;
     const ckr_dtype as = x->t->dtype;
     const bool changed = x->batch != x->mg->s->batch;
@@ -58481,12 +58821,12 @@ static void ckr__mg_options(ckr__mg_job *x)
         ckr__require(x->out, "command line", "--global-batch-size", ckr__make_int(c, x->batch),
                      changed ? ckr_node_get(x->mg->args, "global_batch_size") : NULL, true,
                      changed ? ckr__mg_curve_why
-                             : "without it the batch is the micro batch times the data-parallel "
-                               "size: another one, and the LR's clock with it");
+                             : "the batch becomes the micro batch times the data-parallel size, "
+                               "and the LR's clock changes with it");
     if (x->t->vocab > 0 && x->vocab != known && (known || x->padded > x->s->padded_vocab))
         ckr__mg_opt(x, "vocab-size", ckr__make_int(c, x->vocab - more),
-                    "Megatron-LM stops: the embedding has rows for so many tokens (of a tokenizer "
-                    "with files of its own these say it, not this option)");
+                    "Megatron-LM stops: the embedding has rows for this many tokens (a tokenizer "
+                    "with its own files says so itself)");
     if (as != CKR_DTYPE_NONE) {
         ckr__mg_opt(x, "bf16", as == CKR_DTYPE_BF16 ? yes : no, cast);
         ckr__mg_opt(x, "fp16", as == CKR_DTYPE_F16 ? yes : no, cast);
@@ -58519,18 +58859,19 @@ static void ckr__mg_optimizer_kind(ckr__mg_job *x)
     if (uncounted && x->optimizer)
         ckr__say(x->c, "CKR_MEGATRON_STEP", CKR_APPROX, "step", NULL,
                  ckr__printf(x->c, "%lld", (long long)x->mg->iteration),
-                 "no file tells how many updates the optimizer has made: it is taken to be the "
-                 "iteration, updates that were skipped among them", NULL);
+                 "no file records how many updates the optimizer has made; the iteration is used, "
+                 "which also counts skipped updates", NULL);
     if (x->optimizer && x->to.zero && (scalar || torch))
         ckr__say(x->c, "CKR_MEGATRON_ADAM", x->mg->zero ? CKR_EXACT : CKR_CHANGED, "step",
                  scalar ? "one per parameter" : NULL, "one per group",
-                 "the distributed optimizer counts updates in the group, as Apex and Transformer "
-                 "Engine do: it cannot load torch's own",
-                 "--zero 0, where neither of them is installed");
+                 "the distributed optimizer counts updates per group, as Apex and Transformer "
+                 "Engine do, so torch's own optimizer cannot load it",
+                 "--zero 0 if neither of them is installed");
     if (x->optimizer && x->t->dtype != CKR_DTYPE_NONE && x->t->dtype != dtype)
         ckr__say(x->c, "CKR_E_DTYPE_OPTIMIZER", CKR_ERROR, "dtype",
                  ckr_dtype_name(dtype), ckr_dtype_name(x->t->dtype),
-                 "another dtype is another optimizer class, which loads no other's state",
+                 "another dtype means another optimizer class, which does not load this one's "
+                 "state",
                  "--mode transfer, or leave --dtype out");
 }
 
@@ -58644,16 +58985,16 @@ static void ckr__mg_adopt_model(ckr__mg_adopt *a)
     else if (!g->gated && !act && strcmp(a->g.s->dialect, "llmc") != 0)
         ckr__say(a->c, "CKR_MEGATRON_DEFAULTS", CKR_APPROX, "activation and dropout", NULL,
                  "GELU by tanh and 0.1",
-                 "no configuration is beside the tensors: Megatron-LM takes its defaults",
-                 "--no-bias-gelu-fusion where it was torch's own nn.GELU(); --attention-dropout "
-                 "and --hidden-dropout");
+                 "there is no configuration beside the tensors; Megatron-LM's defaults are used",
+                 "--no-bias-gelu-fusion if it was torch's own nn.GELU(); --attention-dropout and "
+                 "--hidden-dropout");
 }
 
 /* The arguments that decide about the model, and the options that say them; `option` NULL: none, or
    it is Megatron-LM's default. */
 static void ckr__mg_adopt_args(ckr__mg_adopt *a)
 {
-    static const char why[] = "it would be another model than that of the weights";
+    static const char why[] = "the run would have another model than the weights'";
     ckr__ctx *c = a->c;
     const ckr__gpt *g = &a->g;
     const bool gqa = g->kv_heads < g->heads, rope = !g->positions,
@@ -58731,8 +59072,8 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
     if (rope && !(g->rope_base > 0 && g->epsilon > 0))
         ckr__say(c, "CKR_MEGATRON_DEFAULTS", CKR_APPROX, "rotary base and epsilon of the norms",
                  NULL, "10000 and 1e-05",
-                 "no configuration is beside the tensors: Megatron-LM takes its defaults",
-                 "--rotary-base and --norm-epsilon of the coming run, where the model was trained "
+                 "there is no configuration beside the tensors; Megatron-LM's defaults are used",
+                 "--rotary-base and --norm-epsilon of the coming run, if the model was trained "
                  "with others");
 }
 
@@ -58810,8 +59151,8 @@ static void ckr__mg_adopt_items(ckr__mg_adopt *a, bool optimizer)
     }
     if (count.lo < count.hi)
         ckr__say(a->c, "CKR_MEGATRON_STEP", CKR_APPROX, "step", ckr__span_text(text, &count), NULL,
-                 "parameters have had other numbers of updates: Megatron-LM's Adam counts those of "
-                 "a group, which are its last parameter's", NULL);
+                 "the parameters have had different numbers of updates, and Megatron-LM's Adam has "
+                 "one count per group: its last parameter's is used", NULL);
 }
 
 /* A group as Megatron-LM has it, with the values that were decided. Fused Adams, which the
@@ -58897,7 +59238,8 @@ static void ckr__mg_adopt_groups(ckr__mg_adopt *a, const ckr_schedule *x)
         ckr__say(a->c, "CKR_MEGATRON_DEFAULTS", CKR_APPROX, "betas and weight decay", NULL,
                  ckr__printf(a->c, "(0.9, %g) and %g", a->g.beta2 > 0 ? a->g.beta2 : 0.999,
                              ckr__mg_num(first, "weight_decay", 0)),
-                 "the source's groups do not tell all of them", "--like FILE with such groups");
+                 "the source's groups do not record all of these; the defaults are used",
+                 "--like FILE with such groups");
     if (decayed)
         ckr__say(a->c, "CKR_MEGATRON_DECAY", CKR_APPROX, "weight_decay of norms and biases",
                  ckr__node_text_of(a->c, decayed), "0", "Megatron-LM decays no vectors", NULL);
@@ -58922,8 +59264,8 @@ static ckr_node *ckr__mg_adopt_curve(ckr__mg_adopt *a, const ckr_schedule *now)
             ckr__gpt_misfit(&a->g, "groups", "Megatron-LM has one LR for all parameters",
                             "--set lr=LR");
     if (a->own->batch < 1)
-        ckr__gpt_misfit(&a->g, "batch", "Megatron-LM's scheduler counts samples, and nothing tells "
-                        "how many an update has", "--set batch_size=N");
+        ckr__gpt_misfit(&a->g, "batch", "Megatron-LM's scheduler counts samples, and nothing says "
+                                        "how many an update has", "--set batch_size=N");
     d = ckr__make_dict(a->c, "max_lr", ckr__make_float(a->c, k.top), "min_lr",
                        ckr__make_float(a->c, k.low), "lr_warmup_iters",
                        ckr__make_float(a->c, k.warm), "lr_decay_iters",
@@ -59020,8 +59362,9 @@ static bool ckr__mg_adopted(ckr__mg_job *x, ckr_target *t)
     if (a.own->padded_vocab > a.g.vocab)
         ckr__say_int(x->c, "CKR_PADDING_ADDED", CKR_CHANGED, "vocabulary rows", a.g.vocab,
                      a.own->padded_vocab, "padded to a multiple of make_vocab_size_divisible_by * "
-                     "tp: the new rows are zero in parameters, masters and moments; their logits "
-                     "are part of the loss, which changes a little", NULL);
+                                          "tp: the new rows are zero in parameters, masters and "
+                                          "moments; their logits count in the loss, which changes "
+                                          "a little", NULL);
     if (a.own->progress.samples < 0 && a.own->batch > 0)
         a.own->progress.samples = r->iteration * a.own->batch;
     ckr__mg_adopt_model(&a);
@@ -59126,8 +59469,8 @@ static ckr_result ckr__mg_faults(ckr__ctx *c, const ckr_state *s, const ckr_targ
 static const ckr__bounds ckr__mg_bounds = {
     "tp pp ep dp cp zero", CKR_ITEM_OK, NULL, 1, CKR_ITEM_OK, ckr__params_kept,
     ckr__groups_kept, ckr__clock_kept,
-    "Megatron-LM loads the scheduler's state with the optimizer's only: with --no-load-optim the "
-    "schedule starts again"
+    "Megatron-LM loads the scheduler's state only with the optimizer's: with --no-load-optim the "
+    "schedule starts over"
 };
 static const ckr__schedules ckr__mg_schedules = {
     NULL,
@@ -59306,15 +59649,15 @@ static ckr_result ckr__li_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *ro
     ckr__sched_stand(x, step);
     ckr__say(c, "CKR_W_SCHEDULER_EPOCHS", CKR_APPROX, "scheduler", NULL,
              ckr__printf(c, "each %lld updates", (long long)per),
-             "it has counted as many steps as there were epochs of so many updates: taken as one "
-             "of epochs that stay as long, since interval and frequency are the script's code",
-             "on other ranks, or with another batch, epochs have other updates");
+             "it has counted one step per epoch of this many updates; epochs of the same length "
+             "are assumed, because interval and frequency are in the script",
+             "with other ranks or another batch, epochs have a different number of updates");
     if (ckr__li_count(root, "epoch_progress/total/processed") >
         ckr__li_count(root, "epoch_progress/total/completed"))
         ckr__say(c, "CKR_W_EPOCH_END", CKR_APPROX, "Trainer.max_steps", NULL, NULL,
-                 "it was saved at the end of an epoch: with max_steps Lightning takes one more "
-                 "batch for that epoch, and steps the scheduler again after it",
-                 "give max_epochs alone");
+                 "the checkpoint was saved at the end of an epoch: with max_steps, Lightning takes "
+                 "one more batch for that epoch and steps the scheduler once more",
+                 "give only max_epochs");
     return ckr__lr_drift(c, s, x);
 }
 
@@ -59335,15 +59678,16 @@ static ckr_result ckr__li_say(ckr__ctx *c, const ckr_state *s, const ckr_node *r
                  "today's");
     if (n_optimizers > 1 && all >= 0)
         ckr__say_int(c, "CKR_GLOBAL_STEP", CKR_EXACT, "global_step", all, s->progress.step,
-                     "it counts the updates of all optimizers together: the step is what the first "
-                     "one counts of its own", NULL);
+                     "it counts the updates of all optimizers together; the step is the first "
+                     "optimizer's own count", NULL);
     if (batches > 0 && last && last->kind == CKR_NODE_BOOL && !last->u.b)
         ckr__say_int(c, "CKR_W_DATA_POSITION", CKR_APPROX, "batches of the epoch", batches, 0,
-                     "it was saved within an epoch: Lightning counts on from there, but its loader "
-                     "begins anew, unless it has a state_dict of its own", NULL);
+                     "the checkpoint was saved within an epoch: Lightning counts on from there, "
+                     "but its loader starts the epoch over unless it has a state_dict", NULL);
     if (!s->n_rng)
         ckr__say(c, "CKR_W_NO_RANDOM", CKR_LOST, "random states", NULL, NULL,
-                 "Lightning saves none: each rank of the coming run seeds its own streams", NULL);
+                 "Lightning saves no random states: each rank of the coming run seeds its own "
+                 "streams", NULL);
     return c->err->code;
 }
 
@@ -59481,8 +59825,8 @@ static ckr_result ckr__li_settings(ckr__out *out, const ckr_state *s, uint64_t n
                                : "Trainer.fit",
                  alone ? "checkpoint_path" : fabric ? "path" : "ckpt_path",
                  ckr__make_str(out->c, "OUT"), NULL, alone,
-                 alone ? "these are weights alone: Trainer.fit(ckpt_path=...) ends with a KeyError"
-                       : "the run begins anew");
+                 alone ? "these are only weights: Trainer.fit(ckpt_path=...) ends with a KeyError"
+                       : "the run starts from the beginning");
     if (x && !x->opaque && x->every < 2 && n_optimizers == 1 && !fabric &&
         !strcmp(x->kind, "torch:OneCycleLR") &&
         ckr_node_i64(ckr_node_get(x->params, "total_steps"), &total))
@@ -59622,7 +59966,7 @@ static ckr_result ckr__li_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     ckr_result r;
     if (t->variant && *t->variant && !full && !dir)
         return ckr__refuse(c, CKR_ITEM_TRAINER_SOURCE, "sharded",
-                           "only a sharded directory has what another one needs",
+                           "only a sharded directory can become another one",
                            "leave --variant out: the one file loads on any number of ranks");
     if (!own || (dir && full)) r = ckr__li_fresh(c, s, t, out);
 #ifndef CKPTRESUME_NO_DCP
@@ -59632,7 +59976,7 @@ static ckr_result ckr__li_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     if (r != CKR_OK) return r;
     if (own && (t->without & CKR_RNG) && s->n_rng)
         ckr__say(c, "CKR_W_RNG_AS_SAVED", CKR_CHANGED, "rng", NULL, NULL,
-                 "the random states stay where the script's own hook has put them", NULL);
+                 "the random states stay where the script's own hook put them", NULL);
     return ckr__li_settings(out, s, own ? ckr__plain_of(s)->n_optimizers : 1,
                             own && !s->framework_version,
                             own && !dir && !ckr_node_get(ckr__plain_of(s)->root,
@@ -59686,6 +60030,16 @@ static const ckr__dialect *const ckr__dialects[] = {
     &ckr__torchtune, &ckr__plain_safetensors, &ckr__torch_ranks, &ckr__plain_torch
 };
 
+CKR_API bool ckr_dialect_at(size_t i, ckr_dialect_facts *out)
+{
+    const bool is = i < sizeof ckr__dialects / sizeof *ckr__dialects;
+    const ckr_dialect_facts facts = { is ? ckr__dialects[i]->name : NULL,
+                                      is ? ckr__dialects[i]->variants : NULL,
+                                      is ? ckr__dialects[i]->takes : NULL };
+    if (out) *out = facts;
+    return is;
+}
+
 static const ckr__dialect *ckr__dialect_find(const char *name)
 {
     for (size_t i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects; i++)
@@ -59722,7 +60076,7 @@ static ckr_result ckr__dialect_unknown(ckr__ctx *c, const char *name)
 {
     ckr_result r = ckr__fail(c->err, CKR_ITEM_DIALECT_UNKNOWN, NULL, CKR_NO_OFFSET, name, NULL);
     size_t n = 0;
-    char known[160];
+    char known[192];
     for (size_t i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && n < sizeof known; i++)
         n += (size_t)ckr__sprint(known + n, sizeof known - n, "%s%s", i ? ", " : "take one of ",
                                  ckr__dialects[i]->name);
@@ -59806,6 +60160,34 @@ static ckr_result ckr__side_load(ckr__ctx *c, const char *dir, ckr_node **side)
     return r;
 }
 
+/* No dialect knows it: a directory's loose files may be opened by themselves. */
+static ckr_result ckr__unknown_path(ckr__ctx *c, const char *path, ckr_file_kind kind)
+{
+    const char *one = NULL, *dot;
+    uint64_t n = 0;
+    ckr__dirlist l;
+    if (kind != CKR_FILE_DIR)
+        return ckr__fail_with(c, CKR_ITEM_UNKNOWN_CHECKPOINT, path, NULL,
+                              "it is a device, a pipe or a socket; a file or a directory was "
+                              "expected", NULL);
+    if (ckr__dir_list(c, path, &l) != CKR_OK) return c->err->code;
+    for (uint64_t i = 0; i < l.n; i++) {
+        dot = l.items[i]->is_dir ? NULL : strrchr(l.items[i]->name, '.');
+        if (!dot || !ckr__word_in("pt pth bin ckpt safetensors", dot + 1)) continue;
+        if (!n++) one = l.items[i]->name;
+    }
+    if (one)
+        return ckr__fail_fmt(c, CKR_ITEM_UNKNOWN_CHECKPOINT, path, NULL,
+                             "name one of them, or the framework with --dialect",
+                             "no known framework writes such a directory; it has %llu file%s of "
+                             "tensors: %.120s%s", (unsigned long long)n, n == 1 ? "" : "s", one,
+                             n > 1 ? ", ..." : "");
+    return ckr__fail_with(c, CKR_ITEM_UNKNOWN_CHECKPOINT, path, NULL,
+                          "the directory holds nothing that a known framework writes; a checkpoint "
+                          "or run directory was expected",
+                          "name the step's directory, or give --dialect");
+}
+
 /* The first dialect that knows the path, or that a conversion wrote there; the plain ones, which
    take any file, come last. */
 static ckr_result ckr__recognise(ckr__ctx *c, const char *path, const char *name,
@@ -59835,10 +60217,7 @@ static ckr_result ckr__recognise(ckr__ctx *c, const char *path, const char *name
     *d = name ? ckr__dialect_find(name) : NULL;
     *dir = path;
     if (*d) return CKR_OK;
-    return ckr__fail_with(c, CKR_ITEM_UNKNOWN_CHECKPOINT, path, NULL,
-                          "the directory holds nothing that a known framework writes; a checkpoint "
-                          "or run directory was expected",
-                          "name the step's directory, or give --dialect");
+    return ckr__unknown_path(c, path, st.kind);
 }
 
 static ckr_result ckr__told_drift(ckr__ctx *c, const ckr_schedule *x, bool *off, uint64_t *lane)
@@ -59873,9 +60252,9 @@ static ckr_result ckr__told_top(ckr__ctx *c, ckr_schedule *x, bool off)
     other->position = x->position;
     r = ckr__sched_drift(c, other, &drift, &lane);
     if (r == CKR_OK && !(drift > CKR__LR_SAVED))
-        ckr__sched_conceal(x, "a part of this curve is the LR that the optimizer was built with "
-                              "(its defaults, not its groups), which no file holds, and the saved "
-                              "LR does not show it yet: add lr_init=LR to --schedule");
+        ckr__sched_conceal(x, "part of this curve is the LR with which the optimizer was built "
+                              "(its defaults, not its groups); no file holds it and the saved LR "
+                              "does not show it yet: add lr_init=LR to --schedule");
     return r;
 }
 
@@ -59888,7 +60267,8 @@ static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *
     ckr__sread reading = CKR_ZERO;
     bool off;
     reading.c = c;
-    x->position = old ? old->position : ckr__step_done(s);
+    if (old) x->position = old->position;
+    else if (ckr__sched_advance(c, x, ckr__step_done(s)) != CKR_OK) return c->err->code;
     if (old && !strcmp(old->clock, "tick")) {
         x->rate = old->rate;
         x->clock = old->clock;
@@ -59908,8 +60288,9 @@ static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *
             r = ckr__say(c, better ? "CKR_SCHEDULE_FITTED" : "CKR_W_LR_DRIFT", CKR_CHANGED,
                          better ? "timescale" : subject, better ? NULL : was,
                          better ? ckr__node_text_of(c, ckr_node_get(x->params, "timescale")) : NULL,
-                         better ? "not told; this one gives the saved LR"
-                                : "the saved LR is not what --schedule says at this step", NULL);
+                         better ? "it was not given; this value reproduces the saved LR"
+                                : "the saved LR is not the one that --schedule gives for this step",
+                                  NULL);
     }
     if (r == CKR_OK) r = ckr__told_top(c, x, off);
     if (old && old->unclocked && !x->every) {
@@ -59934,7 +60315,7 @@ static ckr_result ckr__told_schedule(ckr__ctx *c, ckr_state *s, const ckr_open_d
     if (!spec && !(desc && desc->curve_fn)) return CKR_OK;
     if (old && !old->opaque)
         return ckr__say(c, "CKR_SCHEDULE_KNOWN", CKR_EXACT, old->kind, NULL, NULL,
-                        "the checkpoint tells its schedule: --schedule was not needed", NULL);
+                        "the checkpoint records its schedule; --schedule was not needed", NULL);
     double *bases = ckr__bases_of(c, old, s->groups, n);
     if (!bases) return c->err->code;
     if (spec) r = ckr__sched_parse(c, spec, n ? bases : NULL, n, &x);
@@ -60055,7 +60436,8 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
         r = ckr__state_fill(k, d, desc, 0); /* the files win: another padding than was written */
         if (r == CKR_OK)
             r = ckr__say(c, "CKR_W_SIDE_FILE", CKR_CHANGED, CKR__SIDE_FILE, NULL, NULL,
-                         "its vocabulary does not belong to these files; it was not used", NULL);
+                         "the side file's vocabulary does not belong to these files and was not "
+                         "used", NULL);
     }
     if (k->state.dialect) own = ckr__dialect_find(k->state.dialect);
     k->kept.as_file = own ? own->as_file : NULL;
@@ -60131,9 +60513,11 @@ static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *
         r = ckr__say(c, "CKR_W_PART", CKR_LOST, k->path, NULL,
                      ckr__printf(c, "%llu tensors", (unsigned long long)s->n_parts),
                      s->part_rank < 0
-                         ? "they are parts of larger ones: other ranks' files hold the rest"
-                         : ckr__printf(c, "they are rank %lld's parts of larger ones: other ranks' "
-                                          "files hold the rest", (long long)s->part_rank),
+                         ? "these tensors are parts of larger ones; other ranks' files hold the "
+                           "rest"
+                         : ckr__printf(c, "these tensors are rank %lld's parts of larger ones; "
+                                          "other ranks' files hold the rest",
+                                          (long long)s->part_rank),
                      "open the directory that holds all of them");
     return desc && desc->dialect ? r : ckr__say_part(k, path, r);
 }
@@ -60199,7 +60583,7 @@ static bool ckr__put_enter(ckr_ckpt *k, ckr_error *err)
     ckr__ctx_enter(&k->ctx, err);
     if (!k->by_hand)
         ckr__fail(k->ctx.err, CKR_ITEM_ARG, k->path, CKR_NO_OFFSET, NULL,
-                  "an opened checkpoint does not change");
+                  "this checkpoint was opened from files and does not change");
     return k->by_hand;
 }
 
@@ -60228,7 +60612,7 @@ static const char *ckr__put_key(ckr_ckpt *k, const char *name, const char *slot)
     memcpy(p + n, slot, size - n);
     k->put.c = &k->ctx;
     if (!ckr__map_put(&k->put, p, size, 0, &had)) return NULL;
-    if (had) ckr__put_bad(&k->ctx, name, "a tensor with this name and slot was put before");
+    if (had) ckr__put_bad(&k->ctx, name, "a tensor with this name and slot was put already");
     return had ? NULL : p;
 }
 
@@ -60242,11 +60626,15 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_body(ckr_ckpt *k, const char *name
     if (!name || !slot)
         return ckr__put_bad(c, name ? name : "name", name ? "no slot: \"param\" is a weight's"
                                                           : "a tensor without a name");
-    if (n_dims > CKR_MAX_DIMS || (n_dims && !shape) || !ckr_dtype_size(dtype) ||
-        !ckr__numel(n_dims, shape, &numel) || numel > INT64_MAX / (int64_t)ckr_dtype_size(dtype))
-        return ckr__put_bad(c, name,
-                            "no dtype, no shape, over 8 axes, or a size that does not fit");
-    if (numel && !data) return ckr__put_bad(c, name, "elements, and no data");
+    const char *fault = !ckr_dtype_size(dtype)  ? "there is no such dtype"
+                        : n_dims > CKR_MAX_DIMS ? "more than 8 axes"
+                        : n_dims && !shape      ? "axes, but shape is NULL"
+                        : !ckr__numel(n_dims, shape, &numel) ||
+                          numel > INT64_MAX / (int64_t)ckr_dtype_size(dtype)
+                            ? "an axis below 0, or more than 2^63 - 1 bytes"
+                            : NULL;
+    if (fault) return ckr__put_bad(c, name, fault);
+    if (numel && !data) return ckr__put_bad(c, name, "the tensor has elements, but data is NULL");
     const char *key = ckr__put_key(k, name, slot);
     if (!key) return c->err->code;
     r.tensor = ckr__tensor_add(c, &k->state, key, key + strlen(key) + 1, dtype, n_dims, shape);
@@ -60298,21 +60686,52 @@ CKR_API ckr_result ckr_ckpt_put_group(ckr_ckpt *k, const char *name, const char 
                                                               n_hyper)));
 }
 
+/* A group's "lr" is its base LR where it has no "initial_lr", or the one of the next update. */
+static ckr_result ckr__put_drift(ckr__ctx *c, const ckr_state *s, const ckr_schedule *x)
+{
+    double *now = CKR__NEW_N(c, double, x->n_lanes), lr;
+    char subject[48], was[40], is[40];
+    if (!now || ckr__sched_at(c, x, CKR__COL_LR, (double)x->position, now) != CKR_OK)
+        return c->err->code;
+    for (uint64_t i = 0; i < s->n_groups && i < x->n_lanes; i++) {
+        const ckr_node *hyper = s->groups[i].hyper;
+        if (!ckr_node_f64(ckr_node_get(hyper, "lr"), &lr) || now[i] != now[i] ||
+            fabs(lr - now[i]) <= CKR__LR_SAVED * fabs(now[i]) ||
+            (ckr__same(lr, x->lanes[i].base) && !ckr_node_get(hyper, "initial_lr")))
+            continue;
+        ckr__sprint(subject, sizeof subject, "lr of group %llu", (unsigned long long)i);
+        ckr__sprint(was, sizeof was, "%.17g", lr);
+        ckr__sprint(is, sizeof is, "%.17g", now[i]);
+        return ckr__say(c, "CKR_W_LR_DRIFT", CKR_CHANGED, subject, was, is,
+                        "it is neither the group's base LR in the schedule, nor what the schedule "
+                        "says for the next update: the schedule's is used", NULL);
+    }
+    return CKR_OK;
+}
+
+/* What a function divides by is the first group's base LR, and stays so when that changes. */
 static CKR__NOINLINE ckr_result ckr__ckpt_put_schedule_body(ckr_ckpt *k, const char *schedule,
                                                             int64_t updates)
 {
-    const ckr_state was = k->state;
-    ckr_open_desc d = CKR_ZERO;
+    ckr__ctx *c = &k->ctx;
+    ckr_state *s = &k->state;
+    ckr_schedule *x;
+    double top;
     if (!schedule || updates < 0)
-        return ckr__put_bad(&k->ctx, "schedule", "no schedule, or no step");
-    d.schedule = schedule;
-    k->state.n_schedules = 0;
-    k->state.progress.step = updates;
-    ckr_result r = ckr__told_schedule(&k->ctx, &k->state, &d);
-    if (r == CKR_OK) k->state.schedules->told = false; /* "lr" of a put group may be its base LR */
-    if (r == CKR_OK) ckr__clock_align(&k->state);
-    else k->state = was;
-    return r;
+        return ckr__put_bad(c, "schedule", "no schedule, or no step");
+    const double *bases = ckr__bases_of(c, NULL, s->groups, s->n_groups);
+    if (!bases) return c->err->code;
+    ckr_result r = ckr__sched_parse(c, schedule, s->n_groups ? bases : NULL, s->n_groups, &x);
+    if (r == CKR_OK) r = ckr__sched_advance(c, x, updates);
+    if (r == CKR_OK && *schedule != '{') r = ckr__put_drift(c, s, x);
+    if (r == CKR_OK && ckr__function_top(x, &top) && !ckr__has(x->params, "lr_init"))
+        ckr__node_set(c, x->params, "lr_init", ckr__make_float(c, top));
+    if (r == CKR_OK) r = c->err->code;
+    if (r != CKR_OK) return r;
+    s->schedules = x;
+    s->n_schedules = 1;
+    s->progress.step = updates;
+    return CKR_OK;
 }
 
 CKR_API ckr_result ckr_ckpt_put_schedule(ckr_ckpt *k, const char *schedule, int64_t updates,
@@ -60321,6 +60740,30 @@ CKR_API ckr_result ckr_ckpt_put_schedule(ckr_ckpt *k, const char *schedule, int6
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                                    : ckr__ckpt_put_schedule_body(k, schedule, updates)));
+}
+
+/* Through its text: nothing of it is borrowed. */
+static CKR__NOINLINE ckr_result ckr__ckpt_put_decided_body(ckr_ckpt *k, const ckr_schedule *s,
+                                                           int64_t updates)
+{
+    ckr__ctx *c = &k->ctx;
+    ckr__buf b = { c, NULL, 0, 0, false };
+    ckr_node *node = ckr__sched_node(c, s);
+    ckr_result r = node ? ckr__json_put(&b, node, 0, false) : c->err->code;
+    ckr__buf_u8(&b, 0);
+    if (r == CKR_OK) r = c->err->code;
+    if (r == CKR_OK)
+        r = ckr__ckpt_put_schedule_body(k, (const char *)(const void *)b.data, updates);
+    ckr__buf_free(&b);
+    return r;
+}
+
+CKR_API ckr_result ckr_ckpt_put_decided(ckr_ckpt *k, const ckr_schedule *s, int64_t updates,
+                                        ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result,
+                 ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
+                                   : ckr__ckpt_put_decided_body(k, s, updates)));
 }
 
 CKR_API void ckr_ckpt_close(ckr_ckpt *k)
@@ -61083,7 +61526,8 @@ static ckr_result ckr__diff_data(ckr__differ *d)
     ckr_result r = CKR_OK;
     if (!s->data || !t->data) return CKR_OK;
     if (strcmp(s->dialect, t->dialect) != 0)
-        return ckr__diff_unseen(d, "data", "the two frameworks tell places in other ways");
+        return ckr__diff_unseen(d, "data", "the two frameworks record data positions in different "
+                                           "ways");
     for (uint64_t i = 0; i < s->data->count && r == CKR_OK; i++) {
         const ckr_node *key = s->data->u.items[2 * i], *y = ckr_node_get(t->data, key->u.str);
         if (all || y) r = ckr__diff_place(d, key, ckr__dict_at(s->data, i), y);

@@ -32,7 +32,7 @@ static int bad_home(ckr_item i)
         { "DEEPSPEED_", BAD_DEEPSPEED }, { "SLOT_CUT", BAD_DEEPSPEED },
         { "FILE_FORM", BAD_MEGATRON }, { "MEGATRON_", BAD_MEGATRON }, { "LLMC_", BAD_LLMC },
         { "DCP_", BAD_DCP }, { "RNG_LINEAGE", BAD_REMAP }, { "RNG_EXHAUSTED", BAD_REMAP },
-        { "RNG_", BAD_RNG }, { "BACKEND", BAD_CUDA }
+        { "RNG_", BAD_RNG }, { "BACKEND", BAD_CUDA }, { "TP_AXIS", BAD_MEGATRON }
     };
     const char *name = ckr_item_name(i) + sizeof "CKR_E_" - 1;
     size_t k;

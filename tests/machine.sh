@@ -25,7 +25,7 @@ command -v "$CC" > /dev/null || fail "no $CC here"
 mkdir -p "$dir"
 sh tests/run.sh --object "$dir" || fail "ckptresume.h did not build"
 # shellcheck disable=SC2086
-$CC $CFLAGS -DCKPTRESUME_IMPLEMENTED -I. examples/ckptresume.c "$dir/ckptresume.o" -o "$tool" -pthread -lm ||
+$CC $CFLAGS -DCKPTRESUME_IMPLEMENTED -I. examples/ckptresume/*.c "$dir/ckptresume.o" -o "$tool" -pthread -lm ||
     fail "the tool did not build"
 if [ "$runner" != - ]; then
     command -v "$runner" > /dev/null || fail "no $runner here"

@@ -584,6 +584,13 @@ static void shapes(void)
     edit(QKV("1"), "0,16,None", "0;16,None");
     refused("slices", false, bad(CKR_ITEM_NANOTRON_SLICES, QKV("1"), 8,
                                  "model.decoder.0.pp_block.attn.qkv_proj.weight"));
+    load(TP2);
+    edit(O_PROJ("0"), "#None,None,None|0,16,None", "#0,16,None|None,None,None");
+    edit(O_PROJ("1"), "#None,None,None|16,32,None", "#16,32,None|None,None,None");
+    edit(O_PROJ("0"), "[32,16]", "[16,32]");
+    edit(O_PROJ("1"), "[32,16]", "[16,32]");
+    refused("rows of o_proj", true, bad(CKR_ITEM_TP_AXIS, O_PROJ("0"), NOWHERE,
+                                        "model.decoder.0.pp_block.attn.o_proj.weight"));
 }
 
 #define KEY(length, text) length "\0\0\0" text, sizeof(text) + 3
@@ -735,7 +742,7 @@ static void tool_outputs(void)
 #if !defined(_WIN32)           /* no pipes among files, no limit on a file's size, and links only
                                   for administrators */
     if (symlink("loop.safetensors", loop) != 0 || mkfifo(queue, 0666) != 0) exit(2);
-    tool_ends(pipe_out, 1, "a device or a pipe");
+    tool_ends(pipe_out, 1, "a device, a pipe");
     tool_ends(read, 4, loop);
     tool_ends(space, 4, "/.full.ckptresume-tmp/");
 #else

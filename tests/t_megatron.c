@@ -63,6 +63,8 @@ static void load_cases(void)
     memio_load(&disk, DATA "/v015_tp2/ckpt", "v15");
     memio_add(&disk, "dp3", true);
     memio_add(&disk, "adam", true);
+    memio_add(&disk, "bf16", true);
+    memio_load(&disk, DATA "/legacy_tp2_bf16/ckpt", "bf16");
     memio_load(&disk, DATA "/v014_zerogather_tp2/ckpt", "zg");
     memio_load(&disk, DATA "/v019_fr_tp2/ckpt", "v19");
     memio_load(&disk, DATA "/legacy_dp3_buckets/ckpt", "dp3");
@@ -1024,12 +1026,6 @@ static void contradictions(void)
     told("bug", dist, "pipeline_model_parallel_size", 1, 2, CKR_ITEM_MEGATRON_ARGS_RANKS, NULL);
 }
 
-static void moved(const char *from, const char *to)
-{
-    const memio_file *f = memio_find(&disk, from);
-    if (CHECK(f != NULL)) memio_put(&disk, to, f->data, (size_t)f->size);
-}
-
 static void opens_as(const char *path, ckr_item item)
 {
     ckr_ckpt *c = NULL;
@@ -1039,6 +1035,63 @@ static void opens_as(const char *path, ckr_item item)
             "%s: %s, expected %s: %s", path, ckr_item_name(e.item), ckr_item_name(item), e.text);
     bad_seen[item] = true;
     ckr_ckpt_close(c);
+}
+
+/* Writes a digit over another, wherever it follows `text` in a file. */
+static void digits(const char *path, const char *text, char from, char to)
+{
+    const memio_file *f = memio_find(&disk, path);
+    const size_t n = strlen(text);
+    size_t i;
+    if (!f) exit(2);
+    for (i = 0; i + n < f->size; i++) {
+        uint8_t *p = (uint8_t *)(uintptr_t)f->data + i;
+        if (!memcmp(p, text, n) && p[n] == (uint8_t)from) p[n] = (uint8_t)to;
+    }
+}
+
+/* What a checkpoint says of a cut is held against the rule by which it is read: the attributes of
+   masters, on each rank, and the chunks of torch_dist. */
+static void axes(void)
+{
+    static const struct { const char *key; int nth; size_t at; uint8_t value; } rows[] = {
+        { "partition_dim", 0, 1, 1 },             /* of the embedding: along its columns    */
+        { "tensor_model_parallel", 1, 0, 0x89 },  /* of the next: whole                     */
+        { "partition_dim", 1, 1, 0 }
+    };
+    size_t i;
+    int rank;
+    for (rank = 0; rank < 2; rank++)
+        for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+            char path[64];
+            uint8_t *p, was;
+            snprintf(path, sizeof path, "bf16/iter_0000006/mp_rank_0%d/model_optim_rng.pt", rank);
+            p = (rows[i].nth ? again(path, rows[i].key) : behind(path, rows[i].key, 0)) +
+                rows[i].at;
+            was = *p;
+            *p = rows[i].value;
+            opens_as("bf16", CKR_ITEM_TP_AXIS);
+            *p = was;
+        }
+    /* where the embedding's are not set, nothing that is not set says anything */
+    *behind("bf16/iter_0000006/mp_rank_00/model_optim_rng.pt", "tensor_model_parallel", 0) = 0x89;
+    ckr_ckpt_close(open_ok("bf16"));
+    *behind("bf16/iter_0000006/mp_rank_00/model_optim_rng.pt", "tensor_model_parallel", 0) = 0x88;
+    ckr_ckpt_close(open_ok("bf16"));
+    digits("bug/iter_0000006/.metadata", "layers.mlp.linear_fc", '1', '9');
+    digits("bug/iter_0000006/.metadata", "layers.mlp.linear_fc", '2', '1');
+    digits("bug/iter_0000006/.metadata", "layers.mlp.linear_fc", '9', '2');
+    opens_as("bug", CKR_ITEM_TP_AXIS);
+    digits("bug/iter_0000006/.metadata", "layers.mlp.linear_fc", '1', '9');
+    digits("bug/iter_0000006/.metadata", "layers.mlp.linear_fc", '2', '1');
+    digits("bug/iter_0000006/.metadata", "layers.mlp.linear_fc", '9', '2');
+    ckr_ckpt_close(open_ok("bug"));
+}
+
+static void moved(const char *from, const char *to)
+{
+    const memio_file *f = memio_find(&disk, from);
+    if (CHECK(f != NULL)) memio_put(&disk, to, f->data, (size_t)f->size);
 }
 
 /* Whose file is whose: two ranks that have changed places, two formats in one directory, a newer
@@ -1390,6 +1443,7 @@ int main(int argc, char **argv)
     RUN(release);
     RUN(damaged);
     RUN(contradictions);
+    RUN(axes);
     RUN(places);
     RUN(directories);
     RUN(distributed);

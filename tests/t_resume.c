@@ -1002,6 +1002,162 @@ static void within_epoch(void)
     ckr_ckpt_close(c);
 }
 
+/* ---- decisions upon decisions: a trainer that puts back what was decided ---- */
+
+enum { AGAIN_ALL = 500 };
+
+/* A run by hand that stands after `updates`, with the schedule of `text` or what was decided. */
+static ckr_ckpt *by_hand(const char *text, const ckr_schedule *decided, int64_t updates)
+{
+    static const char *const params[2][1] = { { "w" }, { "b" } };
+    static const ckr_hyper hyper[2] = { { "lr", 2e-3 }, { "lr", 5e-4 } };
+    ckr_ckpt *c = NULL;
+    CHECK_OK(ckr_ckpt_create(NULL, &c, &err), &err);
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(ckr_ckpt_put_group(c, params[i][0], params[i], 1, &hyper[i], 1, &err), &err);
+    CHECK_OK(text ? ckr_ckpt_put_schedule(c, text, updates, &err)
+                  : ckr_ckpt_put_decided(c, decided, updates, &err), &err);
+    const bool own_lr = text && (strchr("md", *text) || strstr(text, "max_lr"));
+    t_check(!ckr_ckpt_state(c)->n_notes || own_lr, __FILE__, __LINE__, "%s: %s",
+            text ? text : "decided",
+            ckr_ckpt_state(c)->n_notes ? ckr_ckpt_state(c)->notes[0].code : "");
+    return c;
+}
+
+static void all_values(const ckr_schedule *s, double v[AGAIN_ALL][2])
+{
+    CHECK_OK(ckr_schedule_values(s, CKR_COLUMN_LR, 1, AGAIN_ALL, v[0], NULL, &err), &err);
+}
+
+static bool all_the_same(double a[AGAIN_ALL][2], double b[AGAIN_ALL][2], int64_t from)
+{
+    return memcmp(a[from], b[from], sizeof a[0] * (size_t)(AGAIN_ALL - from)) == 0;
+}
+
+/* Decides at `at`, for `total` updates; the result goes on from `v` and comes into it. False: this
+   decision is refused, and the run goes on as it was. */
+static bool decide_again(ckr_ckpt **run, const char *what, int64_t at, const char *total,
+                         ckr_lr_policy policy, double v[AGAIN_ALL][2])
+{
+    static double now[AGAIN_ALL][2], back[AGAIN_ALL][2];
+    const ckr_setting set = { NULL, "total_steps", total };
+    ckr_target to = CKR_ZERO;
+    ckr_plan *plan = NULL;
+    size_t size = 0;
+    bool ok;
+    to.sets = &set;
+    to.n_sets = policy != CKR_LR_KEEP;
+    to.lr_policy = policy;
+    to.rewarm_steps = 60;
+    ckr_result r = ckr_plan_decide(*run, &to, &plan, &err);
+    ok = r == CKR_OK && ckr_plan_info(plan)->verdict != CKR_VERDICT_REFUSED;
+    t_check(ok || r == CKR_OK || r == CKR_E_REFUSED, __FILE__, __LINE__, "%s: %s", what, err.text);
+    if (ok) {
+        const ckr_schedule *after = ckr_plan_info(plan)->after;
+        all_values(after, now);
+        for (int i = 0; i < 2 && policy != CKR_LR_TARGET && policy != CKR_LR_REWARM; i++)
+            t_check(fabs(now[at][i] - v[at][i]) <= 1e-12 * fabs(v[at][i]), __FILE__, __LINE__,
+                    "%s: policy %d at %lld: %.17g, not %.17g", what, (int)policy, (long long)at,
+                    now[at][i], v[at][i]);
+        memcpy(v[at], now[at], sizeof v[0] * (size_t)(AGAIN_ALL - at));
+        int64_t end = ckr_schedule_end(after);
+        t_check(policy == CKR_LR_KEEP || end < 0 || llabs(end - atoll(total)) < 2, __FILE__,
+                __LINE__, "%s: policy %d at %lld ends at %lld, not %s", what, (int)policy,
+                (long long)at, (long long)end, total);
+        double top = 0;
+        if (end > AGAIN_ALL) end = AGAIN_ALL;
+        for (int64_t u = at; u < end; u++) top = now[u][0] > top ? now[u][0] : top;
+        for (int64_t u = at + 1; u < end && !strstr(what, "StepLR"); u++)
+            if (!t_check(fabs(now[u][0] - now[u - 1][0]) < 0.05 * top, __FILE__, __LINE__,
+                         "%s: policy %d at %lld jumps at %lld: %.9g to %.9g", what, (int)policy,
+                         (long long)at, (long long)u + 1, now[u - 1][0], now[u][0]))
+                break;
+        CHECK_OK(ckr_schedule_text(after, NULL, 0, &size, NULL, &err), &err);
+        char *text = (char *)malloc(size);
+        CHECK_OK(ckr_schedule_text(after, text, size, &size, NULL, &err), &err);
+        for (int64_t later = at; later < at + 20; later += 13) {
+            ckr_ckpt *next = by_hand(later > at ? text : NULL, after, later);
+            all_values(ckr_ckpt_schedule(next, 0), back);
+            t_check(all_the_same(back, now, later), __FILE__, __LINE__,
+                    "%s: policy %d at %lld, put back at %lld: %.17g, not %.17g", what, (int)policy,
+                    (long long)at, (long long)later, back[later][0], now[later][0]);
+            ckr_ckpt_close(next);
+        }
+        ckr_ckpt *next = by_hand(NULL, after, at);
+        ckr_ckpt_close(*run);          /* what was put is its own                              */
+        *run = next;
+        free(text);
+    }
+    ckr_plan_free(plan);
+    return ok;
+}
+
+/* Three decisions of any policy in a row, each upon the one before. */
+static void decided_thrice(void)
+{
+    static const char *const specs[] = {
+        "transformers:cosine,num_warmup_steps=10,num_training_steps=200",
+        "transformers:linear,num_warmup_steps=0,num_training_steps=200",
+        "transformers:polynomial,num_warmup_steps=5,num_training_steps=200,lr_end=1e-5",
+        "nanotron:learning_rate=0.002,train_steps=200,lr_warmup_steps=10,min_decay_lr=1e-4",
+        "torchtitan:steps=200,warmup_steps=10,min_lr_factor=0.1",
+        "megatron:max_lr=0.002,min_lr=0.0001,lr_warmup_steps=10,lr_decay_steps=200,"
+        "lr_decay_style=cosine",
+        "deepspeed:WarmupDecayLR,total_num_steps=200,warmup_num_steps=10",
+        "torch:CosineAnnealingLR,T_max=200,eta_min=1e-5", "torch:StepLR,step_size=30,gamma=0.7",
+        "torch:OneCycleLR,max_lr=0.01,total_steps=600",
+        "torch:SequentialLR,schedulers=(LinearLR,total_iters=10;CosineAnnealingLR,T_max=190),"
+        "milestones=[10]",
+    };
+    static double v[AGAIN_ALL][2];
+    static const ckr_lr_policy policies[] = { CKR_LR_KEEP, CKR_LR_TARGET, CKR_LR_SPLICE,
+                                              CKR_LR_STRETCH, CKR_LR_REWARM };
+    int decided = 0;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        for (int k = 0; k < 125; k += i ? 3 : 1) {   /* 3 is prime to 5: all policies meet   */
+            ckr_ckpt *run = by_hand(specs[i], NULL, 100);
+            all_values(ckr_ckpt_schedule(run, 0), v);
+            decided += decide_again(&run, specs[i], 100, "400", policies[k % 5], v);
+            ckr_ckpt *at = by_hand(NULL, ckr_ckpt_schedule(run, 0), 105);
+            decided += decide_again(&at, specs[i], 105, "300", policies[k / 5 % 5], v);
+            ckr_ckpt_close(run);
+            run = by_hand(NULL, ckr_ckpt_schedule(at, 0), 140);
+            decided += decide_again(&run, specs[i], 140, "450", policies[k / 25], v);
+            ckr_ckpt_close(run);
+            ckr_ckpt_close(at);
+        }
+    CHECK(decided > 1000);
+}
+
+static double cosine_of(double total, double u)
+{
+    return 0.5 * (1 + cos(3.141592653589793 * u / total));
+}
+
+/* Spliced at 100 and at 140, beside what that comes to. */
+static void spliced_twice(void)
+{
+    static double v[AGAIN_ALL][2];
+    ckr_ckpt *run = by_hand("transformers:cosine,num_warmup_steps=0,num_training_steps=200", NULL,
+                            100);
+    all_values(ckr_ckpt_schedule(run, 0), v);
+    CHECK(decide_again(&run, "twice", 100, "400", CKR_LR_SPLICE, v));
+    ckr_ckpt *then = by_hand(NULL, ckr_ckpt_schedule(run, 0), 140);
+    CHECK(decide_again(&then, "twice", 140, "300", CKR_LR_SPLICE, v));
+    const double one = cosine_of(200, 100) / cosine_of(400, 100),
+                 two = one * cosine_of(400, 140) / cosine_of(300, 140);
+    for (int u = 0; u < 300; u++) {
+        const double want = 2e-3 * (u < 100   ? cosine_of(200, u)
+                                    : u < 140 ? one * cosine_of(400, u)
+                                              : two * cosine_of(300, u));
+        if (!t_check(fabs(v[u][0] - want) <= 1e-12 * 2e-3, __FILE__, __LINE__,
+                     "update %d: %.17g, not %.17g", u + 1, v[u][0], want))
+            break;
+    }
+    ckr_ckpt_close(run);
+    ckr_ckpt_close(then);
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -1035,6 +1191,8 @@ int main(int argc, char **argv)
     RUN(momenta);
     RUN(per_epoch);
     RUN(within_epoch);
+    RUN(decided_thrice);
+    RUN(spliced_twice);
     memio_free(&mem);
     return t_end();
 }

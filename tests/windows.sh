@@ -22,20 +22,22 @@ die() {
 command -v "$MINGW" > /dev/null || die "no $MINGW here"
 command -v "$WINE" > /dev/null || die "no $WINE here"
 
-# strict C99, and not a warning: what a user of the header sees
+# build EXE SOURCES...: strict C99, and not a warning: what a user of the header sees
 build() {
-    "$MINGW" -std=c99 -O1 -Wall -Wextra -Werror -DCKPTRESUME_IMPLEMENTED -I. "$1" \
-        "$dir/ckptresume.o" -o "$2" || die "$1 did not build"
+    exe=$1
+    shift
+    "$MINGW" -std=c99 -O1 -Wall -Wextra -Werror -DCKPTRESUME_IMPLEMENTED -I. "$@" \
+        "$dir/ckptresume.o" -o "$exe" || die "$exe did not build"
 }
 
 mkdir -p "$dir/examples"
 # the prefix is made beside it, once: some 10 s
 "$WINE" wineboot -i > /dev/null 2>&1 &
 sh tests/run.sh --object "$dir" || die "ckptresume.h did not build"
-build examples/ckptresume.c "$TOOL"
+build "$TOOL" examples/ckptresume/*.c
 # trainer.c forks, mpi.c needs an MPI
 for name in convert custom_io resume_lr save_load; do
-    build "examples/$name.c" "$dir/examples/$name.exe"
+    build "$dir/examples/$name.exe" "examples/$name.c"
 done
 
 # what windows.c compares with: the native programs' files and words

@@ -5,6 +5,8 @@
    escaped wherever they go. Numbers are printed with printf, whose decimal point follows
    LC_NUMERIC: the tool never calls setlocale, so it is a point. */
 
+#include "tool.h"
+
 #include <float.h>
 #include <limits.h>
 
@@ -22,19 +24,6 @@ enum { LR_W = 1000, LR_LEFT = 84, LR_TOP = 104, LR_PW = 700, LR_PH = 350, LR_CEL
 enum { LR_BEFORE, LR_AFTER };
 
 #define LR_U(n) ((unsigned long long)(n))              /* for %llu                    */
-
-typedef struct lr_series {
-    const char *column;        /* "lr", "weight_decay", "momentum" or any other key    */
-    const char *title;         /* NULL: what the column is                             */
-    size_t n_groups;
-    const char *const *group_names;        /* [n_groups]; NULL, or entries NULL: none  */
-    int64_t first;             /* update number of row 0; 1 is training's first        */
-    size_t n_rows;
-    const double *before, *after;          /* [n_rows][n_groups]; NaN, or NULL: unknown */
-    int64_t resume_at;         /* first update after the resume: after counts from here */
-    const char *unit;          /* of an update, NULL: "step"                           */
-    const char *const *notes;  /* the last is NULL; NULL: none                         */
-} lr_series;
 
 /* Groups whose curves are equal. */
 typedef struct lr_class {
@@ -807,7 +796,7 @@ static size_t lr_table_width(const lr_view *v)
 
 /* A table for people: the first and last rows, those around the resume and where curves turn, and
    some between. False: the stream failed or memory is short, errno says which. */
-static bool lr_table(FILE *file, const lr_series *s)
+bool lr_table(FILE *file, const lr_series *s)
 {
     lr_view v;
     lr_rows r;
@@ -892,7 +881,7 @@ static void lr_csv_head(lr_out *o, const lr_series *s, bool names)
 
 /* Every row as RFC 4180 has it: step, before and after of each group with 17 significant digits;
    empty: not known, or after ahead of the resume. False: the stream failed or memory is short. */
-static bool lr_csv(FILE *file, const lr_series *s)
+bool lr_csv(FILE *file, const lr_series *s)
 {
     lr_view v;
     lr_out o;
@@ -1587,7 +1576,7 @@ static void lr_svg_draw(lr_plot *p)
 
 /* A picture for a report: SVG 1.1, complete in itself, below 200 KB whatever the series. False:
    the stream failed or memory is short, errno says which. */
-static bool lr_svg(FILE *file, const lr_series *s)
+bool lr_svg(FILE *file, const lr_series *s)
 {
     lr_view v;
     lr_plot *p = (lr_plot *)calloc(1, sizeof *p);

@@ -1,5 +1,7 @@
-/* settings.h - what the coming run must be started with, in the form that is pasted there: a
-   command line, a Python call, ds_config's JSON, YAML. Part of the command-line tool. */
+/* What the coming run must be started with, in the form that is pasted there: a
+   command line, a Python call, ds_config's JSON, YAML. */
+
+#include "tool.h"
 
 static bool setting_slash(char ch)
 {
@@ -269,7 +271,7 @@ static void settings_why(text *t, const ckr_plan_facts *f, uint64_t k)
 
 /* One form after the other, one for each place; `why`: what goes wrong without, behind each. Else
    what goes to several places is one script, since JSON has no comments to tell them apart. */
-static bool settings_text(text *t, const ckr_plan_facts *f, const char *out, bool why)
+bool settings_text(text *t, const ckr_plan_facts *f, const char *out, bool why)
 {
     const ckr_run_setting **list =
         (const ckr_run_setting **)calloc((size_t)f->n_settings + 1, sizeof *list);
@@ -307,7 +309,7 @@ static bool settings_text(text *t, const ckr_plan_facts *f, const char *out, boo
     return !failed;
 }
 
-static void settings_json(json *w, const ckr_plan_facts *f, const char *out)
+void settings_json(json *w, const ckr_plan_facts *f, const char *out)
 {
     uint64_t i;
     bool failed = false;

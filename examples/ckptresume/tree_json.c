@@ -5,17 +5,13 @@
    every time, as values do, until what is printed again passes a budget: then they become refs
    too, so that a small file cannot print without end. */
 
+#include "tool.h"
+
 #define TREE_REPEAT_BUDGET ((uint64_t)1 << 20)   /* nodes printed again                    */
 #define TREE_EXPAND_BUDGET ((uint64_t)1 << 30)   /* hashed of tensors beyond their storage */
 #define TREE_HASH_BUDGET ((uint64_t)1 << 26)     /* hashed beyond 16 times what is stored  */
 #define TREE_PATH_MAX 4096
 #define TREE_PATH_DEPTH 512
-
-typedef struct tree_io {
-    const uint8_t *(*map_fn)(void *user, uint32_t file, uint64_t *size);   /* NULL: no mapping */
-    bool (*read_fn)(void *user, uint32_t file, uint64_t offset, void *dst, size_t n);
-    void *user;
-} tree_io;
 
 typedef struct tree_sha { uint32_t h[8]; uint64_t n; uint8_t block[64]; } tree_sha;
 
@@ -1379,8 +1375,8 @@ static void tree_storages(tree *t)
 }
 
 /* The whole document; false when memory ran out or a tensor's bytes could not be read. */
-static bool tree_print(FILE *out, const char *file, const char *format, const ckr_node *root,
-                       const tree_io *io, bool hash)
+bool tree_print(FILE *out, const char *file, const char *format, const ckr_node *root,
+                const tree_io *io, bool hash)
 {
     tree t;
     bool ok;

@@ -1,0 +1,429 @@
+/* inspect: what is in a checkpoint. */
+
+#include "tool.h"
+
+#define SLOTS_SHOWN 24
+
+typedef struct slot_sum {
+    const char *slot;
+    uint64_t tensors, elements, bytes;
+    ckr_dtype dtype;
+    bool mixed;
+} slot_sum;
+
+static uint64_t tensor_elements(const ckr_tensor *t)
+{
+    uint64_t n = 1;
+    uint32_t i;
+    for (i = 0; i < t->n_dims; i++) n *= (uint64_t)t->shape[i];
+    return n;
+}
+
+/* Sums per slot in the order of appearance; a slot past SLOTS_SHOWN counts in the last row. */
+static size_t slot_sums(const ckr_state *s, slot_sum *sums)
+{
+    size_t n = 0, k;
+    uint64_t i;
+    for (i = 0; i < s->n_tensors; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        const uint64_t elements = tensor_elements(t);
+        for (k = 0; k < n && strcmp(sums[k].slot, t->slot) != 0; k++) {}
+        if (k == n && n < SLOTS_SHOWN) {
+            memset(&sums[n], 0, sizeof sums[n]);
+            sums[n].slot = t->slot;
+            sums[n++].dtype = t->dtype;
+        } else if (k == n) {
+            k = n - 1;
+            sums[k].slot = "(others)";
+        }
+        sums[k].tensors++;
+        sums[k].elements += elements;
+        sums[k].bytes += elements * ckr_dtype_size(t->dtype);
+        if (t->dtype != sums[k].dtype) sums[k].mixed = true;
+    }
+    return n;
+}
+
+static void inspect_json_tensors(json *w, const job *j, const ckr_state *s)
+{
+    uint64_t i, params = 0, bytes = 0;
+    for (i = 0; i < s->n_tensors; i++) {
+        const uint64_t n = tensor_elements(s->tensors[i]);
+        if (!strcmp(s->tensors[i]->slot, "param") && !s->tensors[i]->buffer) params += n;
+        bytes += n * ckr_dtype_size(s->tensors[i]->dtype);
+    }
+    json_key(w, "tensors");
+    json_open(w, "{");
+    json_pair_uint(w, "count", s->n_tensors);
+    json_pair_uint(w, "params", params);
+    json_pair_uint(w, "bytes", bytes);
+    if (j->o.tensors) {
+        json_key(w, "list");
+        json_open(w, "[");
+        for (i = 0; i < s->n_tensors; i++) {
+            const ckr_tensor *t = s->tensors[i];
+            json_open(w, "{");
+            json_pair(w, "name", t->name);
+            json_pair(w, "slot", t->slot);
+            json_pair(w, "dtype", ckr_dtype_name(t->dtype));
+            json_key(w, "shape");
+            json_shape(w, t->n_dims, t->shape);
+            json_pair_uint(w, "pieces", t->n_pieces);
+            json_close(w, "}");
+        }
+        json_close(w, "]");
+    }
+    json_close(w, "}");
+}
+
+static void inspect_json_groups(json *w, const ckr_ckpt *c, const ckr_state *s)
+{
+    uint64_t i, k;
+    json_key(w, "groups");
+    json_open(w, "[");
+    for (i = 0; i < s->n_groups; i++) {
+        const ckr_group *g = &s->groups[i];
+        json_open(w, "{");
+        json_pair_uint(w, "index", i);
+        json_pair(w, "name", g->name);
+        json_key(w, "hyper");
+        if (g->hyper) json_node(w, c, g->hyper);
+        else json_raw(w, "{}");
+        json_key(w, "params");
+        json_open(w, "[");
+        for (k = 0; k < g->n_params; k++) json_string(w, g->params[k]);
+        json_close(w, "]");
+        json_close(w, "}");
+    }
+    json_close(w, "]");
+}
+
+static void inspect_json_schedules(json *w, const ckr_ckpt *c, const ckr_state *s)
+{
+    uint64_t i;
+    json_key(w, "schedules");
+    json_open(w, "[");
+    for (i = 0; i < s->n_schedules; i++) {
+        const ckr_schedule_facts h = ckr_schedule_info(ckr_ckpt_schedule(c, i));
+        json_open(w, "{");
+        json_pair(w, "kind", h.kind);
+        json_pair(w, "clock", h.clock);
+        json_positive(w, "position", h.position, 0);
+        json_key(w, "params");
+        if (h.params) json_node(w, c, h.params);
+        else json_raw(w, "{}");
+        json_close(w, "}");
+    }
+    json_close(w, "]");
+}
+
+static void inspect_json_rng(json *w, const ckr_state *s)
+{
+    uint64_t i = 0;
+    json_key(w, "rng");
+    json_open(w, "[");
+    while (i < s->n_rng) {
+        const uint32_t rank = s->rng[i].rank;
+        json_open(w, "{");
+        json_pair_uint(w, "rank", rank);
+        json_key(w, "streams");
+        json_open(w, "[");
+        for (; i < s->n_rng && s->rng[i].rank == rank; i++) {
+            json_open(w, "{");
+            json_pair(w, "kind", s->rng[i].kind);
+            json_pair(w, "name", s->rng[i].name);
+            json_pair(w, "scope", s->rng[i].scope);
+            json_pair_uint(w, "bytes", s->rng[i].n_bytes);
+            json_close(w, "}");
+        }
+        json_close(w, "]");
+        json_close(w, "}");
+    }
+    json_close(w, "]");
+}
+
+static void inspect_json(job *j, const ckr_ckpt *c)
+{
+    const ckr_state *s = ckr_ckpt_state(c);
+    const report notes = report_of(s->notes, s->n_notes, NULL, 0);
+    json w;
+    uint64_t i;
+    w.t = &j->out;
+    w.comma = false;
+    json_open(&w, "{");
+    json_head(&w, c);
+    inspect_json_tensors(&w, j, s);
+    inspect_json_groups(&w, c, s);
+    inspect_json_schedules(&w, c, s);
+    inspect_json_rng(&w, s);
+    json_key(&w, "ties");
+    json_open(&w, "[");
+    for (i = 0; i < s->n_ties; i++) {
+        json_open(&w, "[");
+        json_string(&w, s->ties[i].name);
+        json_string(&w, s->ties[i].other);
+        json_close(&w, "]");
+    }
+    json_close(&w, "]");
+    json_key(&w, "leftovers");
+    json_open(&w, "[");
+    for (i = 0; i < s->n_leftovers; i++) json_string(&w, s->leftovers[i].path);
+    json_close(&w, "]");
+    json_report(&w, &notes);
+    json_close(&w, "}");
+    text_str(&j->out, "\n");
+}
+
+static void inspect_slots(text *t, const ckr_state *s)
+{
+    static const char *const titles[] = { "slot", "tensors", "elements", "bytes", "dtype" };
+    slot_sum sums[SLOTS_SHOWN];
+    const size_t n = slot_sums(s, sums);
+    size_t i;
+    table b;
+    if (!n) return;
+    text_str(t, "\n");
+    text_painted(t, PAINT_BOLD, "tensors");
+    text_str(t, "\n");
+    table_begin(&b, 5, 2 | 4 | 8, titles);
+    for (i = 0; i < n; i++) {
+        table_text(&b, sums[i].slot);
+        table_count(&b, sums[i].tensors);
+        table_count(&b, sums[i].elements);
+        table_size(&b, sums[i].bytes);
+        table_text(&b, sums[i].mixed ? "mixed" : ckr_dtype_name(sums[i].dtype));
+    }
+    table_end(&b, t);
+}
+
+static void inspect_list(text *t, const ckr_state *s)
+{
+    static const char *const titles[] = { "name", "slot", "dtype", "shape", "pieces" };
+    uint64_t i;
+    table b;
+    text_str(t, "\n");
+    table_begin(&b, 5, 16, titles);
+    for (i = 0; i < s->n_tensors; i++) {
+        const ckr_tensor *x = s->tensors[i];
+        table_text(&b, x->name);
+        table_text(&b, x->slot);
+        table_text(&b, ckr_dtype_name(x->dtype));
+        text_shape(&b.cell, x->n_dims, x->shape);
+        table_cell(&b);
+        table_count(&b, x->n_pieces);
+    }
+    table_end(&b, t);
+}
+
+/* "lr 0.001, betas [0.9,0.95]"; flags that are off say nothing */
+static void hyper_text(text *t, const ckr_ckpt *c, const ckr_node *hyper)
+{
+    bool any = false;
+    uint64_t i;
+    if (!ckr_node_is_dict(hyper)) return;
+    for (i = 0; i < hyper->count; i++) {
+        const ckr_node *key = hyper->u.items[2 * i], *v = hyper->u.items[2 * i + 1];
+        if (!v || v->kind == CKR_NODE_NONE || (v->kind == CKR_NODE_BOOL && !v->u.b)) continue;
+        if (any) text_str(t, ", ");
+        text_node(t, c, key);
+        text_str(t, " ");
+        text_node(t, c, v);
+        any = true;
+    }
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && !strcmp(a, b));
+}
+
+/* A NUL-terminated text, wrapped under the indent of a group's or schedule's values. */
+static void inspect_values(text *t, const ckr_ckpt *c, const ckr_node *dict)
+{
+    text line;
+    memset(&line, 0, sizeof line);
+    hyper_text(&line, c, dict);
+    text_put(&line, "", 1);
+    text_pad(t, 11);
+    if (line.data) text_wrap(t, 11, 11, line.data);
+    if (line.failed) t->failed = true;
+    text_free(&line);
+}
+
+/* "  0-3,7-9    13 parameters" for all groups from `first` on that are marked as its like. */
+static void inspect_group_like(text *t, const ckr_state *s, const uint64_t *like, uint64_t first)
+{
+    uint64_t i, from = 0, n_params = 0;
+    bool open = false, any = false;
+    text_str(t, "  ");
+    for (i = first; i <= s->n_groups; i++) {
+        const bool mine = i < s->n_groups && like[i] == first;
+        if (mine) n_params += s->groups[i].n_params;
+        if (mine && !open) from = i;
+        if (!mine && open) {
+            text_fmt(t, any ? ",%llu" : "%llu", (unsigned long long)from);
+            if (i - from > 1) text_fmt(t, "-%llu", (unsigned long long)(i - 1));
+            any = true;
+        }
+        open = mine;
+    }
+    if (s->groups[first].name) {
+        text_str(t, "  ");
+        text_clean(t, s->groups[first].name);
+    }
+    text_str(t, ": ");
+    text_plural(t, n_params, "parameter", "parameters");
+    text_str(t, "\n");
+}
+
+/* like[i]: the first group with the same values. Rendered lines stand in `all`, one after the
+   other. */
+static bool inspect_group_likes(const ckr_ckpt *c, const ckr_state *s, uint64_t *like, size_t *at,
+                                text *all)
+{
+    uint64_t i, k;
+    for (i = 0; i < s->n_groups; i++) {
+        at[i] = all->n;
+        hyper_text(all, c, s->groups[i].hyper);
+        at[i + 1] = all->n;
+        for (k = 0; k < i; k++) {
+            const size_t n = at[k + 1] - at[k];
+            if (like[k] == k && n == at[i + 1] - at[i] &&
+                same_text(s->groups[k].name, s->groups[i].name) &&
+                (!n || !memcmp(all->data + at[k], all->data + at[i], n)))
+                break;
+        }
+        like[i] = k;
+    }
+    return !all->failed;
+}
+
+/* Groups with the same hyper-parameters share a line: a group per parameter is common. */
+static void inspect_groups(text *t, const ckr_ckpt *c, const ckr_state *s)
+{
+    const size_t n = s->n_groups < SIZE_MAX / 32 ? (size_t)s->n_groups : 0;
+    uint64_t *like, i;
+    size_t *at;
+    text all;
+    if (!n) return;
+    like = (uint64_t *)malloc(n * sizeof *like);
+    at = (size_t *)malloc((n + 1) * sizeof *at);
+    memset(&all, 0, sizeof all);
+    text_str(t, "\n");
+    text_painted(t, PAINT_BOLD, "parameter groups");
+    text_str(t, "\n");
+    if (!like || !at || !inspect_group_likes(c, s, like, at, &all)) t->failed = true;
+    for (i = 0; i < n && !t->failed; i++) {
+        if (like[i] != i) continue;
+        inspect_group_like(t, s, like, i);
+        inspect_values(t, c, s->groups[i].hyper);
+    }
+    free(like);
+    free(at);
+    text_free(&all);
+}
+
+static void inspect_schedules(text *t, const ckr_ckpt *c, const ckr_state *s)
+{
+    uint64_t i;
+    for (i = 0; i < s->n_schedules; i++) {
+        const ckr_schedule_facts h = ckr_schedule_info(ckr_ckpt_schedule(c, i));
+        if (i == 0) {
+            text_str(t, "\n");
+            text_painted(t, PAINT_BOLD, "schedules");
+            text_str(t, "\n");
+        }
+        text_str(t, "  ");
+        text_clean(t, h.kind);
+        text_str(t, ", ");
+        text_clean(t, h.clock);
+        text_fmt(t, " %lld\n", (long long)h.position);
+        inspect_values(t, c, h.params);
+    }
+}
+
+/* One line for each kind of stream: on how many ranks it is. */
+static void inspect_rng(text *t, const ckr_state *s)
+{
+    uint64_t i, k, ranks;
+    for (i = 0; i < s->n_rng && i < 4096; i++) {
+        const ckr_stream *r = &s->rng[i];
+        bool seen = false;
+        for (k = 0; k < i && !seen; k++)
+            seen = same_text(s->rng[k].kind, r->kind) && same_text(s->rng[k].name, r->name);
+        if (seen) continue;
+        for (k = ranks = 0; k < s->n_rng; k++)
+            ranks += same_text(s->rng[k].kind, r->kind) && same_text(s->rng[k].name, r->name);
+        if (i == 0) {
+            text_str(t, "\n");
+            text_painted(t, PAINT_BOLD, "random streams");
+            text_str(t, "\n");
+        }
+        text_str(t, "  ");
+        text_clean(t, r->kind);
+        text_str(t, " ");
+        text_clean(t, r->name);
+        text_str(t, ": ");
+        text_plural(t, ranks, "rank", "ranks");
+        text_str(t, ", ");
+        text_size(t, r->n_bytes);
+        if (r->scope && r->scope[0]) {
+            text_str(t, ", varies over ");
+            text_clean(t, r->scope);
+        } else {
+            text_str(t, ", the same everywhere");
+        }
+        text_str(t, "\n");
+    }
+}
+
+static void inspect_rest(text *t, const ckr_state *s)
+{
+    uint64_t i;
+    for (i = 0; i < s->n_ties; i++) {
+        text_str(t, i ? "" : "\n");
+        label(t, "tied");
+        text_clean(t, s->ties[i].name);
+        text_str(t, " = ");
+        text_clean(t, s->ties[i].other);
+        text_str(t, "\n");
+    }
+    if (!s->n_leftovers) return;
+    text_str(t, "\n");
+    text_painted(t, PAINT_BOLD, "not understood");
+    text_str(t, ", carried along unchanged\n");
+    for (i = 0; i < s->n_leftovers && i < 12; i++) {
+        text_str(t, "  ");
+        text_clean(t, s->leftovers[i].path);
+        text_str(t, "\n");
+    }
+    if (i < s->n_leftovers)
+        text_fmt(t, "  and %llu more\n", (unsigned long long)(s->n_leftovers - i));
+}
+
+static void inspect_text(job *j, const ckr_ckpt *c)
+{
+    const ckr_state *s = ckr_ckpt_state(c);
+    const report notes = report_of(s->notes, s->n_notes, NULL, 0);
+    text *t = &j->out;
+    head_text(t, c, j->args[0]);
+    if (j->o.quiet) return;
+    inspect_slots(t, s);
+    if (j->o.tensors) inspect_list(t, s);
+    inspect_groups(t, c, s);
+    inspect_schedules(t, c, s);
+    inspect_rng(t, s);
+    inspect_rest(t, s);
+    report_text(t, &notes, "report");
+}
+
+int verb_inspect(job *j)
+{
+    ckr_ckpt *c;
+    const int code = open_checkpoint(j, j->args[0], &c);
+    if (code != CODE_DONE) return code;
+    if (j->o.json) inspect_json(j, c);
+    else inspect_text(j, c);
+    ckr_ckpt_close(c);
+    return CODE_DONE;
+}

@@ -1,0 +1,283 @@
+/* lr: the two curves of a resume. */
+
+#include "tool.h"
+
+static const char *const column_names[] = { "lr", "weight_decay", "momentum" };
+
+/* The two curves over one range; NaN: not known. `after` begins at the resume. */
+typedef struct curves {
+    const ckr_plan_facts *facts;
+    int64_t  first;
+    uint64_t n, lanes, cap;    /* rows, groups, doubles in an array                   */
+    double  *before, *after;
+} curves;
+
+static uint64_t curve_groups(const ckr_plan_facts *f)
+{
+    return f->n_groups ? f->n_groups
+                       : ckr_schedule_info(f->after ? f->after : f->before).n_lanes;
+}
+
+static int64_t curve_last(const job *j, const ckr_plan_facts *f)
+{
+    const ckr_schedule *s[2];
+    int64_t last = -1, end;
+    int i;
+    s[0] = f->before;
+    s[1] = f->after;
+    for (i = 0; i < 4; i++) {              /* of the curves and of the runs               */
+        end = i < 2 ? ckr_schedule_end(s[i]) : ckr_schedule_run_end(s[i - 2]);
+        if (end > last) last = end;
+    }
+    if (j->o.to) return j->o.to;
+    if (last < f->resume_at)
+        last = f->resume_at < INT64_MAX / 2 ? 2 * (f->resume_at - 1) : INT64_MAX;
+    return last > 0 ? last : 1;
+}
+
+/* What no schedule moves is the groups' own, and stays. */
+static void curve_constant(const job *j, const ckr_group *groups, uint64_t n_groups, uint64_t n,
+                           uint64_t lanes, double *out)
+{
+    uint64_t i, k;
+    for (k = 0; k < lanes && k < n_groups && j->o.column != CKR_COLUMN_LR; k++) {
+        const ckr_node *h = groups[k].hyper;
+        const ckr_node *v = ckr_node_get(h, column_names[(unsigned)j->o.column % 3]);
+        double value;
+        if (!v && j->o.column == CKR_COLUMN_MOMENTUM) v = ckr_node_at(ckr_node_get(h, "betas"), 0);
+        for (i = 0; i < n && ckr_node_f64(v, &value); i++)
+            if (out[i * lanes + k] != out[i * lanes + k]) out[i * lanes + k] = value;
+    }
+}
+
+/* A schedule whose groups are others than the plan's has no columns of its own here. */
+static bool curve_fill(job *j, const ckr_schedule *s, int64_t first, uint64_t n, uint64_t lanes,
+                       double *out)
+{
+    if (!s || ckr_schedule_info(s).n_lanes != lanes || !n) return true;
+    return ckr_schedule_values(s, j->o.column, first, n, out, &j->env, &j->err) == CKR_OK;
+}
+
+static int curves_make(job *j, const ckr_state *saved, const ckr_plan_facts *f, curves *c)
+{
+    const int64_t last = curve_last(j, f), first = j->o.from ? j->o.from : 1;
+    uint64_t i, total, skip;
+    memset(c, 0, sizeof *c);
+    c->facts = f;
+    c->first = first;
+    c->lanes = curve_groups(f);
+    if (last < first) return usage(j, "--from", "found %lld, which is behind --to %lld",
+                                   (long long)first, (long long)last);
+    c->n = (uint64_t)(last - first) + 1;
+    if (c->n > ((uint64_t)1 << 28) / (c->lanes ? c->lanes : 1))
+        return usage(j, "--to", "%llu updates of %llu groups are more than 2^28 values",
+                     (unsigned long long)c->n, (unsigned long long)c->lanes);
+    total = c->n * c->lanes;
+    c->before = (double *)malloc((size_t)(total ? total : 1) * sizeof *c->before);
+    c->after = (double *)malloc((size_t)(total ? total : 1) * sizeof *c->after);
+    if (!c->before || !c->after) return out_of_memory(j);
+    for (i = 0; i < total; i++) c->before[i] = c->after[i] = (double)NAN;
+    skip = f->resume_at > first ? (uint64_t)(f->resume_at - first) : 0;
+    if (skip > c->n) skip = c->n;
+    if (!curve_fill(j, f->before, first, c->n, c->lanes, c->before) ||
+        !curve_fill(j, f->after, first + (int64_t)skip, c->n - skip, c->lanes,
+                    c->after + skip * c->lanes))
+        return fail(j);
+    if (saved->n_groups == c->lanes)
+        curve_constant(j, saved->groups, saved->n_groups, c->n, c->lanes, c->before);
+    curve_constant(j, f->groups, f->n_groups, c->n - skip, c->lanes, c->after + skip * c->lanes);
+    return CODE_DONE;
+}
+
+static void lr_json_rows(json *w, const job *j, const curves *c, const char *key,
+                         const double *values, uint64_t skip)
+{
+    uint64_t i, k;
+    json_key(w, key);
+    json_open(w, "[");
+    for (i = skip; i < c->n; i++) {
+        json_open(w, "{");
+        json_key(w, "step");
+        json_int(w, c->first + (int64_t)i);
+        json_key(w, column_names[(unsigned)j->o.column % 3]);
+        json_open(w, "[");
+        for (k = 0; k < c->lanes; k++) {
+            const double v = values[i * c->lanes + k];
+            if (v == v) json_double(w, v);
+            else json_raw(w, "null");
+        }
+        json_close(w, "]");
+        json_close(w, "}");
+    }
+    json_close(w, "]");
+}
+
+static uint64_t curve_skip(const curves *c)
+{
+    const uint64_t skip = c->facts->resume_at > c->first
+                              ? (uint64_t)(c->facts->resume_at - c->first)
+                              : 0;
+    return skip < c->n ? skip : c->n;
+}
+
+static void lr_json(job *j, const curves *c, const report *notes)
+{
+    json w;
+    uint64_t i;
+    w.t = &j->out;
+    w.comma = false;
+    json_open(&w, "{");
+    json_key(&w, "groups");
+    json_open(&w, "[");
+    for (i = 0; i < c->lanes; i++) {
+        json_open(&w, "{");
+        json_pair_uint(&w, "index", i);
+        json_pair(&w, "name", i < c->facts->n_groups ? c->facts->groups[i].name : NULL);
+        json_close(&w, "}");
+    }
+    json_close(&w, "]");
+    json_report(&w, notes);
+    json_pair(&w, "unit", "step");
+    json_key(&w, "resume_at");
+    json_int(&w, c->facts->resume_at);
+    lr_json_rows(&w, j, c, "before", c->before, 0);
+    lr_json_rows(&w, j, c, "after", c->after, curve_skip(c));
+    json_close(&w, "}");
+    text_str(&j->out, "\n");
+}
+
+/* A group's own name, or that of its only parameter. */
+static const char *group_label(const ckr_group *g)
+{
+    return g->name ? g->name : g->n_params == 1 && g->params ? g->params[0] : NULL;
+}
+
+static int lr_svg_file(job *j, const lr_series *s)
+{
+    FILE *f = file_open(j->o.svg, "wb");
+    bool ok = f != NULL && lr_svg(f, s);
+    const int why = errno;
+    if (f && fclose(f) != 0) ok = false;
+    if (ok) return CODE_DONE;
+    error_set(&j->err, CKR_E_IO, CKR_ITEM_IO_WRITE, NULL);
+    snprintf(j->err.file, sizeof j->err.file, "%.250s", j->o.svg);
+    snprintf(j->err.text, sizeof j->err.text, "cannot write: %s", strerror(why));
+    return fail(j);
+}
+
+static int lr_show(job *j, const curves *c, const report *notes)
+{
+    lr_series s;
+    const char **names = (const char **)calloc((size_t)c->lanes + 1, sizeof *names);
+    uint64_t i;
+    bool named = names != NULL, ok = true;
+    int code = CODE_DONE;
+    if (!names) return out_of_memory(j);
+    for (i = 0; i < c->lanes; i++) {
+        if (i < c->facts->n_groups) names[i] = group_label(&c->facts->groups[i]);
+        named = named && names[i];
+    }
+    memset(&s, 0, sizeof s);
+    s.column = column_names[(unsigned)j->o.column % 3];
+    s.n_groups = (size_t)c->lanes;
+    s.group_names = named ? names : NULL;
+    s.first = c->first;
+    s.n_rows = (size_t)c->n;
+    s.before = c->before;
+    s.after = c->after;
+    s.resume_at = c->facts->resume_at;
+    s.unit = "step";
+    if (j->o.svg) code = lr_svg_file(j, &s);
+    text_drain(&j->out);
+    if (code == CODE_DONE && j->o.csv) ok = lr_csv(stdout, &s);
+    else if (code == CODE_DONE && !j->o.json && !j->o.quiet) ok = lr_table(stdout, &s);
+    if (!ok) j->out.failed = true;
+    free((void *)names);
+    if (code == CODE_DONE && !j->o.csv && !j->o.json && !j->o.quiet)
+        report_text(&j->out, notes, "report");
+    return code;
+}
+
+/* Of a plan that writes: what its framework cannot follow, or only nearly. */
+static bool lr_held(const ckr_note *n)
+{
+    return !strcmp(n->code, "CKR_E_SCHEDULE_HOLD") || !strcmp(n->code, "CKR_W_SCHEDULE_FIT") ||
+           !strcmp(n->code, "CKR_W_SCHEDULE_UNKNOWN");
+}
+
+static bool lr_said(const ckr_plan_facts *f, const char *code)
+{
+    uint64_t i;
+    for (i = 0; i < f->n_notes; i++) if (!strcmp(f->notes[i].code, code)) return true;
+    return false;
+}
+
+/* There is no value to tell. */
+static int lr_nothing(job *j, const char *why, const char *remedy)
+{
+    error_set(&j->err, CKR_E_NOT_FOUND, CKR_ITEM_SCHEDULE_STATE, NULL);
+    snprintf(j->err.file, sizeof j->err.file, "%.250s", j->args[0]);
+    snprintf(j->err.text, sizeof j->err.text, "%s", why);
+    snprintf(j->err.remedy, sizeof j->err.remedy, "%s", remedy);
+    return fail(j);
+}
+
+/* `whole`: the plan of a conversion, whose framework follows what it can; NULL: there is none. What
+   it allows is not refused to who only asks; what another framework cannot have is. */
+static int lr_verb(job *j, const ckr_state *saved, const ckr_plan *plan, const ckr_plan *whole)
+{
+    const ckr_plan_facts *f = ckr_plan_info(plan), *w = whole ? ckr_plan_info(whole) : NULL;
+    const bool to = j->o.target.dialect != NULL, can = w && w->verdict != CKR_VERDICT_REFUSED;
+    ckr_plan_facts shown = *f;
+    ckr_note held[4];
+    uint64_t i, n = 0;
+    report notes;
+    curves c;
+    int code;
+    if (!curve_groups(f))
+        return lr_nothing(j, "neither an optimizer's groups nor a schedule are found in it",
+                          "--optimizer FILE for a bare scheduler's file");
+    for (i = 0; w && i < w->n_notes && n < sizeof held / sizeof *held; i++)
+        if ((lr_held(&w->notes[i]) || (to && w->notes[i].severity == CKR_ERROR)) &&
+            !lr_said(f, w->notes[i].code))
+            held[n++] = w->notes[i];
+    if (can) {
+        shown.after = w->after;
+        shown.verdict = w->verdict;
+        if (f->verdict == CKR_VERDICT_REFUSED && shown.n_notes) shown.n_notes--;   /* the policy */
+    }
+    for (i = 0; i < n; i++) if (held[i].severity == CKR_ERROR) shown.verdict = CKR_VERDICT_REFUSED;
+    f = &shown;
+    notes = report_of(f->notes, f->n_notes, held, n);
+    code = curves_make(j, saved, f, &c);
+    if (code == CODE_DONE) code = lr_show(j, &c, &notes);
+    if (code == CODE_DONE && j->o.json) lr_json(j, &c, &notes);
+    if (code == CODE_DONE && f->verdict == CKR_VERDICT_REFUSED) code = CODE_REFUSED;
+    free(c.before);
+    free(c.after);
+    return code;
+}
+
+int verb_lr(job *j)
+{
+    ckr_ckpt *c;
+    ckr_plan *plan = NULL, *whole = NULL;
+    like_file l;
+    int code = open_checkpoint(j, j->args[0], &c);
+    if (code != CODE_DONE) return code;
+    code = like_open(j, &l);
+    if (code == CODE_DONE) code = plan_ranks(j, ckr_ckpt_state(c));
+    if (code == CODE_DONE && ckr_plan_decide(c, &j->o.target, &plan, &j->err) != CKR_OK)
+        code = fail(j);
+    /* what cannot be written for another reason has its decided curve still */
+    if (code == CODE_DONE && ckr_plan_create(c, &j->o.target, 0, &whole, &j->err) != CKR_OK) {
+        whole = NULL;
+        if (j->o.target.dialect) code = fail(j);
+    }
+    if (code == CODE_DONE) code = lr_verb(j, ckr_ckpt_state(c), plan, whole);
+    ckr_plan_free(whole);
+    ckr_plan_free(plan);
+    like_free(&l);
+    ckr_ckpt_close(c);
+    return code;
+}

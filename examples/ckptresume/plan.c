@@ -1,0 +1,574 @@
+/* plan, convert and export: one plan, looked at or carried out. A refusal is a result (exit 1)
+   with the ordinary document, also where the library returned it as an error: that becomes an
+   entry. */
+
+#include "tool.h"
+
+typedef struct outcome {
+    const ckr_ckpt       *ckpt;
+    const ckr_plan_facts *facts;       /* NULL: no plan could be made                  */
+    const char           *path;        /* of the output, or NULL                       */
+    ckr_note              refusal;
+    bool                  refused, written;
+    ckr_receipt           receipt;
+    double                seconds;
+} outcome;
+
+static const char *verdict_name(const outcome *o)
+{
+    static const char *const names[] = { "exact", "changed", "approx", "refused" };
+    return o->refused || !o->facts ? "refused" : names[(unsigned)o->facts->verdict % 4];
+}
+
+static report outcome_report(const outcome *o)
+{
+    return report_of(o->facts ? o->facts->notes : NULL, o->facts ? o->facts->n_notes : 0,
+                     o->refusal.code ? &o->refusal : NULL, o->refusal.code != NULL);
+}
+
+/* The side of the document that says what will be, with the keys of the source's side. */
+static void plan_json_to(json *w, const job *j, const outcome *o)
+{
+    const ckr_plan_facts *f = o->facts;
+    const bool kept =
+        !(j->o.target.without & CKR_PROGRESS) && j->o.target.mode != CKR_MODE_TRANSFER;
+    json_key(w, "to");
+    json_open(w, "{");
+    json_version(w);
+    json_pair(w, "path", o->path);
+    json_pair(w, "format", NULL);
+    json_pair(w, "dialect", f ? f->dialect : j->o.target.dialect);
+    json_pair(w, "framework_version", NULL);
+    json_topology(w, f ? &f->to : &j->o.target.topology);
+    json_pair_uint(w, "files", f ? f->n_files : 0);
+    json_pair_uint(w, "bytes", f ? f->bytes_written : 0);
+    json_progress(w, ckr_ckpt_state(o->ckpt), kept);
+    json_close(w, "}");
+}
+
+static bool is_known(const uint8_t *digest, size_t n)
+{
+    while (n > 0) if (digest[--n]) return true;
+    return false;
+}
+
+static void plan_json_done(json *w, const outcome *o)
+{
+    json_key(w, "seconds");
+    json_double(w, o->seconds);
+    json_key(w, "digest");
+    if (o->written) json_hex(w, o->receipt.digest, sizeof o->receipt.digest);
+    else json_raw(w, "null");
+    json_key(w, "digest_written");
+    if (o->written && is_known(o->receipt.digest_written, sizeof o->receipt.digest_written))
+        json_hex(w, o->receipt.digest_written, sizeof o->receipt.digest_written);
+    else json_raw(w, "null");
+}
+
+static const char *mode_name(ckr_mode m)
+{
+    return m == CKR_MODE_RECOVER ? "recover" : m == CKR_MODE_CONTINUE ? "continue" : "transfer";
+}
+
+static void plan_json(job *j, const outcome *o)
+{
+    const ckr_plan_facts *f = o->facts;
+    const report notes = outcome_report(o);
+    json w;
+    uint64_t i;
+    w.t = &j->out;
+    w.comma = false;
+    json_open(&w, "{");
+    json_key(&w, "from");
+    json_open(&w, "{");
+    json_head(&w, o->ckpt);
+    json_close(&w, "}");
+    plan_json_to(&w, j, o);
+    json_pair(&w, "mode", mode_name(j->o.target.mode));
+    json_pair(&w, "verdict", verdict_name(o));
+    json_report(&w, &notes);
+    json_pair_uint(&w, "copies", f ? f->n_copies : 0);
+    json_pair_uint(&w, "bytes_read", o->written ? o->receipt.bytes_read : f ? f->bytes_read : 0);
+    json_pair_uint(&w, "bytes_written",
+                   o->written ? o->receipt.bytes_written : f ? f->bytes_written : 0);
+    json_pair_uint(&w, "peak_bytes", f ? f->peak_bytes : 0);
+    json_key(&w, "files");
+    json_open(&w, "[");
+    for (i = 0; f && i < f->n_files; i++) {
+        json_open(&w, "{");
+        json_pair(&w, "path", f->files[i].path[0] || !o->path ? f->files[i].path : o->path);
+        json_pair_uint(&w, "bytes", f->files[i].bytes);
+        json_close(&w, "}");
+    }
+    json_close(&w, "]");
+    settings_json(&w, f, o->path);
+    if (j->verb->bit != VERB_PLAN) plan_json_done(&w, o);
+    json_close(&w, "}");
+    text_str(&j->out, "\n");
+}
+
+static void plan_side(text *t, const char *name, const char *dialect, const ckr_topology *p,
+                      const char *path)
+{
+    label(t, name);
+    text_clean(t, dialect ? dialect : "none");
+    text_str(t, "  ");
+    if (p) topology_text(t, p);
+    if (path) {
+        text_str(t, "  ");
+        text_clean(t, path);
+    }
+    text_str(t, "\n");
+}
+
+static const char *verdict_paint(const outcome *o)
+{
+    const char *v = verdict_name(o);
+    return v[0] == 'r'   ? PAINT_RED
+           : v[0] == 'a' ? PAINT_YELLOW
+           : v[0] == 'c' ? PAINT_CYAN
+                         : PAINT_GREEN;
+}
+
+/* The first 12, unless all are asked for. */
+static void plan_files(text *t, const ckr_plan_facts *f, bool all)
+{
+    static const char *const titles[] = { "file", "bytes" };
+    const uint64_t shown = all || f->n_files < 12 ? f->n_files : 12;
+    table b;
+    uint64_t i;
+    if (f->n_files < 2) return;
+    text_str(t, "\n");
+    table_begin(&b, 2, 2, titles);
+    for (i = 0; i < shown; i++) {
+        table_text(&b, f->files[i].path);
+        table_size(&b, f->files[i].bytes);
+    }
+    table_end(&b, t);
+    if (shown < f->n_files)
+        text_fmt(t, "  and %llu more (--files lists them)\n",
+                 (unsigned long long)(f->n_files - shown));
+}
+
+static void plan_sums(text *t, const outcome *o)
+{
+    const ckr_plan_facts *f = o->facts;
+    text_str(t, "\n");
+    label(t, o->written ? "written" : "to write");
+    text_plural(t, f->n_files, "file", "files");
+    text_str(t, ", ");
+    text_size(t, f->bytes_written);
+    text_str(t, " in ");
+    text_plural(t, f->n_copies, "copy", "copies");
+    text_str(t, "; reads ");
+    text_size(t, o->written ? o->receipt.bytes_read : f->bytes_read);
+    if (o->written)
+        text_fmt(t, " in %.2f s (%.2f GB/s)", o->seconds,
+                 (double)f->bytes_written / 1e9 / (o->seconds > 1e-9 ? o->seconds : 1e-9));
+    text_str(t, "\n");
+    label(t, "memory");
+    text_size(t, f->peak_bytes);
+    text_str(t, " at most\n");
+    if (!o->written) return;
+    label(t, "digest");
+    text_hex(t, o->receipt.digest, sizeof o->receipt.digest);
+    text_str(t, memcmp(o->receipt.digest, o->receipt.digest_written, sizeof o->receipt.digest)
+                    ? " read, "
+                    : " read and written\n");
+    if (!memcmp(o->receipt.digest, o->receipt.digest_written, sizeof o->receipt.digest)) return;
+    if (!is_known(o->receipt.digest_written, sizeof o->receipt.digest_written)) {
+        text_str(t, "what `digest` says of the output needs --names\n");
+        return;
+    }
+    text_hex(t, o->receipt.digest_written, sizeof o->receipt.digest_written);
+    text_str(t, " written\n");
+}
+
+/* Why a plan without a single error is refused: the policy makes the mildest entries errors. */
+static const char *plan_refusal(const job *j)
+{
+    if (j->o.target.mode == CKR_MODE_RECOVER)
+        return ": --mode recover allows nothing but exact; --mode continue takes these changes";
+    return j->o.target.strict ? ": --strict allows nothing but exact and changed" : "";
+}
+
+static void plan_text(job *j, const outcome *o)
+{
+    const ckr_state *s = ckr_ckpt_state(o->ckpt);
+    const report notes = outcome_report(o);
+    text *t = &j->out;
+    if (j->o.quiet) {
+        if (o->refused) report_text(&j->note, &notes, "refused");
+        text_drain(&j->note);
+        return;
+    }
+    plan_side(t, "from", s->dialect, &s->topology, ckr_ckpt_path(o->ckpt));
+    plan_side(t, "to", o->facts ? o->facts->dialect : j->o.target.dialect,
+              o->facts && j->verb->bit != VERB_EXPORT ? &o->facts->to : NULL, o->path);
+    label(t, "progress");
+    if (j->o.target.mode == CKR_MODE_TRANSFER) text_str(t, "starts again at 0");
+    else progress_text(t, s);
+    text_str(t, "\n");
+    label(t, "mode");
+    text_fmt(t, "%s%s\n", mode_name(j->o.target.mode), j->o.target.strict ? ", strict" : "");
+    label(t, "verdict");
+    text_painted(t, verdict_paint(o), verdict_name(o));
+    if (o->refused && !report_count(&notes, CKR_ERROR)) text_str(t, plan_refusal(j));
+    text_str(t, "\n");
+    report_text(t, &notes, "report");
+    if (o->refused || !o->facts) return;
+    if (j->verb->bit == VERB_PLAN) plan_files(t, o->facts, j->o.files);
+    plan_sums(t, o);
+    if (!o->facts->n_settings) return;
+    text_str(t, "\nStart the coming run with:\n");
+    if (!settings_text(t, o->facts, o->path, true)) t->failed = true;
+}
+
+/* --ranks counts all processes: what the other sizes leave of it is data-parallel. */
+int plan_ranks(job *j, const ckr_state *s)
+{
+    ckr_topology *t = &j->o.target.topology;
+    const uint64_t tp = t->tp ? t->tp : s->topology.tp, pp = t->pp ? t->pp : s->topology.pp;
+    const uint64_t cp = t->cp ? t->cp : s->topology.cp,
+                   others = (tp ? tp : 1) * (pp ? pp : 1) * (cp ? cp : 1);
+    if (!t->ranks) return CODE_DONE;
+    if (t->dp && others * t->dp != t->ranks)
+        return usage(j, "--ranks", "found %u, expected tp x pp x cp x dp = %llu", t->ranks,
+                     (unsigned long long)(others * t->dp));
+    if (t->ranks % others)
+        return usage(j, "--ranks", "found %u, expected a multiple of tp x pp x cp = %llu", t->ranks,
+                     (unsigned long long)others);
+    t->dp = (uint32_t)(t->ranks / others);
+    return CODE_DONE;
+}
+
+/* A refusal that came as an error becomes an entry; its strings stay in j->err. */
+static void outcome_refuse(job *j, outcome *o)
+{
+    o->refused = true;
+    o->refusal.code = ckr_item_name(j->err.item);
+    o->refusal.severity = CKR_ERROR;
+    o->refusal.subject = j->err.file[0] ? j->err.file : or_null(j->err.where);
+    o->refusal.reason = j->err.text;
+    o->refusal.remedy = or_null(j->err.remedy);
+}
+
+/* The groups of a JSON document; they live with it. */
+static bool like_groups(const ckr_node *list, ckr_group *groups)
+{
+    uint64_t i, k;
+    for (i = 0; i < list->count; i++) {
+        const ckr_node *g = ckr_node_at(list, i), *params = ckr_node_get(g, "params");
+        const uint64_t n = ckr_node_is_list(params) ? params->count : 0;
+        const char **names = (const char **)calloc((size_t)n + 1, sizeof *names);
+        groups[i].params = names;
+        groups[i].n_params = n;
+        groups[i].name = ckr_node_str(ckr_node_get(g, "name"));
+        groups[i].hyper = (ckr_node *)(uintptr_t)g;
+        if (!names || !ckr_node_is_dict(g)) return false;
+        for (k = 0; k < n; k++) {
+            names[k] = ckr_node_str(ckr_node_at(params, k));
+            if (!names[k]) return false;
+        }
+    }
+    return true;
+}
+
+void like_free(like_file *l)
+{
+    uint64_t i;
+    for (i = 0; l->groups && i < l->n; i++) free((void *)(uintptr_t)l->groups[i].params);
+    free(l->groups);
+    ckr_ckpt_close(l->file);
+}
+
+static int like_json(job *j, like_file *l)
+{
+    const ckr_node *list = ckr_node_get(ckr_ckpt_root(l->file), "groups");
+    if (!ckr_node_is_list(list) || !list->count)
+        return usage(j, "--like", "found no {\"groups\":[..]} in %.200s", j->o.like);
+    l->groups = (ckr_group *)calloc((size_t)list->count, sizeof *l->groups);
+    if (!l->groups) return out_of_memory(j);
+    l->n = list->count;
+    if (!like_groups(list, l->groups))
+        return usage(j, "--like", "a group of %.200s is no object with a list of names as params",
+                     j->o.like);
+    j->o.target.groups = l->groups;
+    j->o.target.n_groups = l->n;
+    return CODE_DONE;
+}
+
+int like_open(job *j, like_file *l)
+{
+    ckr_open_desc d;
+    const ckr_state *s;
+    memset(l, 0, sizeof *l);
+    if (!j->o.like) return CODE_DONE;
+    memset(&d, 0, sizeof d);
+    d.env = &j->env;
+    if (ckr_tree_open(j->o.like, &d, &l->file, &j->err) == CKR_OK &&
+        ckr_node_get(ckr_ckpt_root(l->file), "groups"))
+        return like_json(j, l);
+    ckr_ckpt_close(l->file);
+    if (ckr_ckpt_open(j->o.like, &d, &l->file, &j->err) != CKR_OK) return fail(j);
+    s = ckr_ckpt_state(l->file);
+    if (!s->n_groups)
+        return usage(j, "--like", "%.200s has no parameter groups", ckr_ckpt_path(l->file));
+    j->o.target.groups = s->groups;
+    j->o.target.n_groups = s->n_groups;
+    return CODE_DONE;
+}
+
+/* The library's sentence stays; what it names is a parameter there and a flag here. */
+static int plan_fail(job *j)
+{
+    const char *flag = flag_of(j->err.where);
+    if (j->err.item == CKR_ITEM_LIMIT && !strcmp(j->err.where, "max_bytes"))
+        snprintf(j->err.where, sizeof j->err.where, "--memory");
+    if (!j->err.file[0] && (j->err.item == CKR_ITEM_WRITE_DUPLICATE ||
+                            j->err.item == CKR_ITEM_WRITE_NAME))
+        snprintf(j->err.file, sizeof j->err.file, "%.250s", j->args[0]);
+    if (flag && (j->err.item == CKR_ITEM_ARG || j->err.item == CKR_ITEM_MEGATRON_NO_VERSION))
+        snprintf(j->err.where, sizeof j->err.where, "%s", flag);
+    return fail(j);
+}
+
+/* Where --settings goes: beside its file, which it replaces when the checkpoint is there; into what
+   is no regular file (/dev/stdout) at once. */
+typedef struct settings_file { char *path, *temp; bool made; } settings_file;
+
+/* The path as the system knows it: links followed as far as it exists, the rest as it is spelled.
+   NULL: out of memory. */
+static char *path_real(const char *path)
+{
+#if defined(_WIN32)
+    return _fullpath(NULL, path, 0);
+#else
+    size_t n = strlen(path), k = n;
+    char *head = (char *)malloc(n + 2), *real = NULL, *whole = NULL;
+    if (!head) return NULL;
+    for (;;) {
+        memcpy(head, path, k);
+        strcpy(head + k, k ? "" : path[0] == '/' ? "/" : ".");
+        real = realpath(head, NULL);
+        if (real || !k) break;
+        while (k && path[k - 1] == '/') k--;
+        while (k && path[k - 1] != '/') k--;
+    }
+    free(head);
+    while (path[k] == '/') k++;
+    n = real ? strlen(real) + n - k + 2 : 0;
+    if (n) whole = (char *)malloc(n);
+    if (whole) snprintf(whole, n, path[k] ? "%s/%s" : "%s%s", real, path + k);
+    free(real);
+    return whole;
+#endif
+}
+
+/* Is the file this path, or below it? */
+static bool path_within(const char *file, const char *path)
+{
+    char *outer = path ? path_real(path) : NULL;
+    const size_t n = outer ? strlen(outer) : 0;
+    const bool in = n && !strncmp(file, outer, n) &&
+                    (!file[n] || file[n] == '/' || file[n] == '\\' || outer[n - 1] == '/');
+    free(outer);
+    return in;
+}
+
+static bool path_regular(const char *path)
+{
+    struct stat at;
+    return stat(path, &at) != 0 || (at.st_mode & S_IFMT) == S_IFREG;
+}
+
+/* Neither an input nor the output is overwritten. */
+static int settings_begin(job *j, const outcome *o, settings_file *f)
+{
+    const char *not[5];
+    size_t i, n;
+    memset(f, 0, sizeof *f);
+    if (!j->o.settings) return CODE_DONE;
+    f->path = path_real(j->o.settings);
+    n = f->path ? strlen(f->path) + sizeof ".partial" : 0;
+    f->temp = n ? (char *)malloc(n) : NULL;
+    if (!f->temp) return out_of_memory(j);
+    snprintf(f->temp, n, "%s.partial", f->path);
+    not[0] = j->args[0];
+    not[1] = ckr_ckpt_path(o->ckpt);
+    not[2] = o->path;
+    not[3] = j->o.like;
+    not[4] = j->o.names;
+    for (i = 0; i < COUNT_OF(not); i++)
+        if (not[i] && path_within(f->path, not[i]))
+            return usage(j, "--settings", "%.200s lies in %.200s, which is %s: give another file",
+                         j->o.settings, not[i], i == 2 ? "the output" : "read here");
+    return CODE_DONE;
+}
+
+static void settings_end(settings_file *f)
+{
+    if (f->made) file_remove(f->temp);
+    free(f->path);
+    free(f->temp);
+}
+
+/* Before anything else is written, so that nothing is where this fails. */
+static bool settings_write(job *j, outcome *o, settings_file *to)
+{
+    text t;
+    FILE *f;
+    bool ok;
+    if (!to->path || o->refused) return true;
+    memset(&t, 0, sizeof t);
+    ok = settings_text(&t, o->facts, o->path, false) && !t.failed;
+    to->made = path_regular(to->path);
+    f = ok ? file_open(to->made ? to->temp : to->path, "wb") : NULL;
+    ok = f && fwrite(t.data ? t.data : "", 1, t.n, f) == t.n;
+    if (f && fclose(f) != 0) ok = false;
+    text_free(&t);
+    if (ok) return true;
+    error_set(&j->err, CKR_E_IO, CKR_ITEM_IO_WRITE, NULL);
+    snprintf(j->err.file, sizeof j->err.file, "%.250s", j->o.settings);
+    snprintf(j->err.text, sizeof j->err.text, "--settings cannot be written: %s", strerror(errno));
+    snprintf(j->err.remedy, sizeof j->err.remedy, "give a file in a directory that is writable");
+    outcome_refuse(j, o);
+    return false;
+}
+
+static int settings_place_file(job *j, const outcome *o, settings_file *f)
+{
+    if (!f->made || o->refused) return CODE_DONE;
+    f->made = !file_rename(f->temp, f->path);
+    if (!f->made) return CODE_DONE;
+    error_set(&j->err, CKR_E_IO, CKR_ITEM_IO_WRITE, NULL);
+    snprintf(j->err.file, sizeof j->err.file, "%.250s", j->o.settings);
+    snprintf(j->err.text, sizeof j->err.text, "--settings cannot be written: %s%s",
+             strerror(errno), o->path ? "; the checkpoint is written" : "");
+    return fail(j);
+}
+
+/* Carries the plan out. */
+static int plan_write(job *j, ckr_plan *plan, outcome *o)
+{
+    ckr_result r;
+    signals_catch();
+    progress_begin(j);
+    r = ckr_plan_write(plan, o->path, &o->receipt, &j->err);
+    o->seconds = progress_end(j);
+    if (r == CKR_E_CANCELLED) {
+        snprintf(j->err.file, sizeof j->err.file, "%.250s", o->path);
+        snprintf(j->err.text, sizeof j->err.text, "interrupted; nothing of it was left behind");
+    }
+    o->written = r == CKR_OK;
+    if (r == CKR_E_REFUSED) outcome_refuse(j, o);
+    else if (r != CKR_OK) return fail(j);
+    return CODE_DONE;
+}
+
+/* By the ending of its name: the dialect that writes such a file, "" when none does; NULL: it says
+   nothing. */
+static const char *dialect_of_name(const char *path)
+{
+    static const char *const endings[][2] = {
+        { "safetensors", "safetensors" }, { "pt", "torch" }, { "pth", "torch" }, { "bin", "torch" },
+        { "ckpt", "torch" }, { "npz", "" }, { "npy", "" }, { "pkl", "" }, { "gguf", "" },
+        { "h5", "" }, { "onnx", "" }, { "json", "" }, { "zip", "" }, { "tar", "" }
+    };
+    const char *dot = strrchr(path, '.');
+    size_t i;
+    for (i = 0; dot && i < COUNT_OF(endings); i++)
+        if (!strcmp(dot + 1, endings[i][0])) return endings[i][1];
+    return NULL;
+}
+
+/* A name says what is in a file: what OUT would be is no other thing. */
+static int plan_named(job *j, const outcome *o)
+{
+    const ckr_plan_facts *f = o->facts;
+    const char *named = o->path ? dialect_of_name(o->path) : NULL, *dot;
+    const bool one = f->n_files == 1 && !f->files[0].path[0];
+    const bool plain = !strcmp(f->dialect, "safetensors");
+    if (!named || o->refused || (one && *named && plain == !strcmp(named, "safetensors")))
+        return CODE_DONE;
+    dot = strrchr(o->path, '.');
+    if (!one && !strcmp(dot, ".ckpt")) return CODE_DONE;       /* Lightning's, sharded       */
+    if (!one)
+        return usage(j, o->path, "it will be a directory of %llu files, and a file's name ends in "
+                     "%s: leave that out; one file is --to torch or --to safetensors",
+                     (unsigned long long)f->n_files, dot);
+    return usage(j, o->path, "it will be a %s file, and %s says another one: end it in %s",
+                 plain ? "safetensors" : "torch", dot, plain ? ".safetensors" : ".pt");
+}
+
+/* Makes the plan and, with a path, carries it out. CODE_DONE: there is an outcome to show. */
+static int plan_run(job *j, ckr_plan **plan, outcome *o)
+{
+    settings_file f;
+    ckr_result r;
+    int code = settings_begin(j, o, &f);
+    if (code == CODE_DONE) {
+        r = ckr_plan_create(o->ckpt, &j->o.target, j->o.memory, plan, &j->err);
+        if (r == CKR_E_REFUSED) outcome_refuse(j, o);
+        else if (r != CKR_OK) code = plan_fail(j);
+        if (r == CKR_OK) {
+            o->facts = ckr_plan_info(*plan);
+            o->refused = o->facts->verdict == CKR_VERDICT_REFUSED;
+            code = plan_named(j, o);
+        }
+    }
+    if (code == CODE_DONE && !o->refused && settings_write(j, o, &f)) {
+        if (o->path) code = plan_write(j, *plan, o);
+        if (code == CODE_DONE) code = settings_place_file(j, o, &f);
+    }
+    settings_end(&f);
+    return code;
+}
+
+static int plan_verb(job *j, const char *path)
+{
+    ckr_ckpt *c;
+    ckr_plan *plan = NULL;
+    outcome o;
+    like_file l;
+    int code = open_checkpoint(j, j->args[0], &c);
+    if (code != CODE_DONE) return code;
+    memset(&o, 0, sizeof o);
+    o.ckpt = c;
+    o.path = path;
+    j->o.target.source = ckr_ckpt_path(c);
+    code = like_open(j, &l);
+    if (code == CODE_DONE) code = plan_ranks(j, ckr_ckpt_state(c));
+    if (code == CODE_DONE) code = plan_run(j, &plan, &o);
+    if (code == CODE_DONE) {
+        if (j->o.json) plan_json(j, &o);
+        else plan_text(j, &o);
+        code = o.refused ? CODE_REFUSED : CODE_DONE;
+    }
+    ckr_plan_free(plan);
+    like_free(&l);
+    ckr_ckpt_close(c);
+    return code;
+}
+
+int verb_plan(job *j)
+{
+    return plan_verb(j, NULL);
+}
+
+int verb_convert(job *j)
+{
+    return plan_verb(j, j->args[1]);
+}
+
+int verb_export(job *j)
+{
+    const char *named = dialect_of_name(j->args[1]);
+    if (named && !*named)
+        return usage(j, j->args[1], "expected a name that ends in .safetensors, or in .pt, .pth or "
+                     ".bin for a torch file");
+    j->o.target.dialect = named ? named : "safetensors";
+    j->o.target.variant = "live";      /* the module's own names */
+    if (!j->o.target.slots) j->o.target.slots = "params";
+    return plan_verb(j, j->args[1]);
+}

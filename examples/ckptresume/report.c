@@ -1,0 +1,364 @@
+/* Parts that several verbs print, once as JSON and once for the eye. */
+
+#include "tool.h"
+
+#include <ctype.h>
+
+static const char *const format_names[] = { "auto",   "safetensors", "torch_zip", "torch_legacy",
+                                            "pickle", "npy",         "npz",       "json",
+                                            "yaml",   "dcp",         "llmc",      "text" };
+const char format_words[] = "auto safetensors torch_zip torch_legacy pickle npy npz json yaml dcp "
+                            "llmc text";
+
+const char *format_name(ckr_format f)
+{
+    return (size_t)f < COUNT_OF(format_names) && f != CKR_FORMAT_AUTO ? format_names[f] : NULL;
+}
+
+void version_put(text *t)
+{
+    text_fmt(t, "%d.%d.%d", CKR_VERSION_MAJOR, CKR_VERSION_MINOR, CKR_VERSION_PATCH);
+}
+
+void json_version(json *w)
+{
+    json_key(w, "version");
+    text_str(w->t, "\"");
+    version_put(w->t);
+    text_str(w->t, "\"");
+    w->comma = true;
+}
+
+void json_topology(json *w, const ckr_topology *t)
+{
+    json_key(w, "topology");
+    json_open(w, "{");
+    json_positive(w, "tp", t->tp, 1);
+    json_positive(w, "pp", t->pp, 1);
+    json_positive(w, "dp", t->dp, 1);
+    json_positive(w, "ep", t->ep, 1);
+    json_positive(w, "cp", t->cp, 1);
+    json_positive(w, "zero", t->tp || t->dp ? t->zero : -1, 0);
+    json_positive(w, "ranks", t->ranks, 1);
+    json_close(w, "}");
+}
+
+void json_progress(json *w, const ckr_state *s, bool kept)
+{
+    json_key(w, "progress");
+    json_open(w, "{");
+    json_positive(w, "step", kept ? s->progress.step : 0, 0);
+    json_positive(w, "samples", kept ? s->progress.samples : 0, 0);
+    json_positive(w, "tokens", kept ? s->progress.tokens : 0, 0);
+    json_positive(w, "epoch", kept ? s->progress.epoch : 0, 0);
+    json_close(w, "}");
+}
+
+/* The keys that open `inspect`, `check` and the two sides of a plan. */
+void json_head(json *w, const ckr_ckpt *c)
+{
+    const ckr_state *s = ckr_ckpt_state(c);
+    uint64_t bytes = 0;
+    const uint32_t files = ckr_ckpt_files(c, &bytes);
+    json_version(w);
+    json_pair(w, "path", ckr_ckpt_path(c));
+    json_pair(w, "format", format_name(s->format));
+    json_pair(w, "dialect", s->dialect);
+    if (s->engine) json_pair(w, "engine", s->engine);
+    json_pair(w, "framework_version", s->framework_version);
+    json_topology(w, &s->topology);
+    json_pair_uint(w, "files", files);
+    json_pair_uint(w, "bytes", bytes);
+    json_progress(w, s, true);
+}
+
+static const char *severity_name(ckr_severity s)
+{
+    static const char *const names[] = { "exact", "changed", "approx", "lost", "error" };
+    return (size_t)s < COUNT_OF(names) ? names[s] : "error";
+}
+
+static const char *severity_paint(ckr_severity s)
+{
+    static const char *const codes[] = { PAINT_GREEN, PAINT_CYAN, PAINT_YELLOW, PAINT_MAGENTA,
+                                         PAINT_RED };
+    return (size_t)s < COUNT_OF(codes) ? codes[s] : PAINT_RED;
+}
+
+void json_entry(json *w, const ckr_note *n)
+{
+    json_open(w, "{");
+    json_pair(w, "code", n->code);
+    json_pair(w, "severity", severity_name(n->severity));
+    json_pair(w, "subject", n->subject);
+    json_pair(w, "old", n->old_value);
+    json_pair(w, "new", n->new_value);
+    json_pair(w, "reason", n->reason);
+    json_pair(w, "remedy", n->remedy);
+    json_close(w, "}");
+}
+
+report report_of(const ckr_note *a, uint64_t n_a, const ckr_note *b, uint64_t n_b)
+{
+    report r;
+    r.notes[0] = a;
+    r.notes[1] = b;
+    r.n[0] = n_a;
+    r.n[1] = n_b;
+    return r;
+}
+
+uint64_t report_count(const report *r, ckr_severity severity)
+{
+    uint64_t i, n = 0;
+    int k;
+    for (k = 0; k < 2; k++)
+        for (i = 0; i < r->n[k]; i++) n += r->notes[k][i].severity == severity;
+    return n;
+}
+
+void json_report(json *w, const report *r)
+{
+    uint64_t i;
+    int k;
+    json_key(w, "report");
+    json_open(w, "[");
+    for (k = 0; k < 2; k++)
+        for (i = 0; i < r->n[k]; i++) json_entry(w, &r->notes[k][i]);
+    json_close(w, "]");
+}
+
+/* Entries that say the same of several subjects, once: the first of them, how many there are, and
+   the sum of the numbers with which their sentences begin ("6 streams continue"). */
+typedef struct alike { const ckr_note *note; uint64_t n, sum, hidden; } alike;
+
+/* What follows "6 " at the start of a text; the text itself where no counted noun begins it. */
+static const char *counted(const char *s, uint64_t *n)
+{
+    const size_t k = s ? strspn(s, "0123456789") : 0;
+    const bool word = k && k < 19 && s[k] == ' ' && isalpha((unsigned char)s[k + 1]);
+    *n = word ? strtoull(s, NULL, 10) : 0;
+    return word ? s + k : s;
+}
+
+static bool same_words(const char *a, const char *b)
+{
+    uint64_t n;
+    a = counted(a, &n);
+    b = counted(b, &n);
+    return a == b || (a && b && !strcmp(a, b));
+}
+
+static bool is_alike(const ckr_note *a, const ckr_note *b)
+{
+    return !strcmp(a->code, b->code) && same_words(a->old_value, b->old_value) &&
+           same_words(a->new_value, b->new_value) && same_words(a->reason, b->reason) &&
+           same_words(a->remedy, b->remedy);
+}
+
+/* A line of text whose words are wrapped, after `lead`; NUL ends what was put into it. */
+static void text_wrapped(text *t, text *line, size_t indent, size_t column)
+{
+    text_put(line, "", 1);
+    if (line->failed) t->failed = true;
+    else text_wrap(t, indent, column, line->data);
+    text_free(line);
+}
+
+static void report_alike(text *t, const alike *a)
+{
+    const ckr_note *n = a->note;
+    const char *severity = severity_name(n->severity), *reason;
+    uint64_t count;
+    text line;
+    text_str(t, "  ");
+    text_painted(t, severity_paint(n->severity), severity);
+    text_pad(t, 9 - strlen(severity));
+    text_painted(t, PAINT_BOLD, n->code);
+    memset(&line, 0, sizeof line);
+    reason = counted(n->reason, &count);
+    if (n->subject) {
+        text_str(&line, "  ");
+        text_clean(&line, n->subject);
+    }
+    if (a->n > 1) text_fmt(&line, " and %llu more", (unsigned long long)(a->n - 1));
+    /* a value with which the sentence below begins is there */
+    if (n->old_value || (n->new_value && (!count || !strstr(n->reason, n->new_value)))) {
+        text_str(&line, "  ");
+        text_values(&line, n->old_value, n->new_value);
+    }
+    text_wrapped(t, &line, 11, 11 + strlen(n->code));
+    if (n->reason) {
+        text_pad(t, 11);
+        if (a->n > 1 && a->sum == a->n) text_str(&line, "each: 1");
+        else if (count) text_fmt(&line, "%llu", (unsigned long long)a->sum);
+        text_clean(&line, reason);
+        text_wrapped(t, &line, 11, 11);
+    }
+    if (n->remedy) {
+        text_pad(t, 11);
+        text_str(t, "remedy:");
+        text_wrap(t, 11, 18, n->remedy);
+    }
+    if (a->hidden)
+        text_fmt(t, "           and %llu more %s (--verbose shows them)\n",
+                 (unsigned long long)a->hidden, n->code);
+}
+
+void report_entry(text *t, const ckr_note *n)
+{
+    alike a;
+    memset(&a, 0, sizeof a);
+    a.note = n;
+    a.n = 1;
+    counted(n->reason, &a.sum);
+    report_alike(t, &a);
+}
+
+/* Takes a note up: into the line that says the same, else as a line of its own, of which there are
+   four of each code and `most` in all. */
+static size_t report_take(alike *lines, size_t n, size_t most, const ckr_note *note)
+{
+    uint64_t count;
+    size_t i, same = 0, last = 0;
+    counted(note->reason, &count);
+    for (i = 0; i < n && !is_alike(lines[i].note, note); i++)
+        if (!strcmp(lines[i].note->code, note->code)) same++, last = i;
+    if (i < n) {
+        lines[i].n++;
+        lines[i].sum += count;
+        return n;
+    }
+    if (same == 4 || n == most) {
+        lines[same ? last : n - 1].hidden++;
+        return n;
+    }
+    memset(&lines[n], 0, sizeof lines[n]);
+    lines[n].note = note;
+    lines[n].n = 1;
+    lines[n].sum = count;
+    return n + 1;
+}
+
+/* All entries of one severity. */
+static void report_severity(text *t, const report *r, ckr_severity severity)
+{
+    alike lines[32];
+    size_t n = 0, i;
+    uint64_t at;
+    int k;
+    for (k = 0; k < 2; k++)
+        for (at = 0; at < r->n[k]; at++) {
+            const ckr_note *note = &r->notes[k][at];
+            if (note->severity != severity) continue;
+            if (t->verbose) report_entry(t, note);
+            else n = report_take(lines, n, COUNT_OF(lines), note);
+        }
+    for (i = 0; i < n; i++) report_alike(t, &lines[i]);
+}
+
+/* Grouped by severity, the worst first, after a line of sums. */
+void report_text(text *t, const report *r, const char *title)
+{
+    bool first = true;
+    int s;
+    if (!r->n[0] && !r->n[1]) return;
+    text_str(t, "\n");
+    text_painted(t, PAINT_BOLD, title);
+    for (s = CKR_ERROR; s >= CKR_EXACT; s--) {
+        const uint64_t n = report_count(r, (ckr_severity)s);
+        if (!n) continue;
+        text_str(t, first ? "  " : ", ");
+        text_count(t, n);
+        text_str(t, " ");
+        text_painted(t, severity_paint((ckr_severity)s), severity_name((ckr_severity)s));
+        first = false;
+    }
+    text_str(t, "\n");
+    for (s = CKR_ERROR; s >= CKR_EXACT; s--) report_severity(t, r, (ckr_severity)s);
+}
+
+/* "tp 2  pp 1  dp 2  zero 1  (4 ranks)"; sizes that are not recorded are named after those that
+   are. */
+void topology_text(text *t, const ckr_topology *p)
+{
+    const struct { const char *name; uint32_t n, least; } sizes[] = {
+        { "tp", p->tp, 1 }, { "pp", p->pp, 1 }, { "dp", p->dp, 1 }, { "ep", p->ep, 2 },
+        { "cp", p->cp, 2 }
+    };
+    const char *gap = "";
+    size_t i;
+    for (i = 0; i < COUNT_OF(sizes); i++) {
+        if (sizes[i].n < sizes[i].least) continue;
+        text_fmt(t, "%s%s %u", gap, sizes[i].name, sizes[i].n);
+        gap = "  ";
+    }
+    if (p->zero >= 0 && p->tp) text_fmt(t, "%szero %d", gap, (int)p->zero);
+    if (p->ranks) text_fmt(t, "%s(%u rank%s)", gap, p->ranks, p->ranks == 1 ? "" : "s");
+    if (p->ranks || p->tp) return;
+    if (*gap) text_str(t, "; tp and pp ");
+    text_str(t, "not recorded");
+}
+
+void label(text *t, const char *name)
+{
+    text_paint(t, PAINT_DIM);
+    text_fmt(t, "  %-10s ", name);
+    text_plain(t);
+}
+
+void progress_text(text *t, const ckr_state *s)
+{
+    const int64_t value[4] = { s->progress.step, s->progress.samples, s->progress.tokens,
+                               s->progress.epoch };
+    static const char *const name[] = { "step", "samples", "tokens", "epoch" };
+    bool any = false;
+    int i;
+    for (i = 0; i < 4; i++) {
+        if (value[i] < 0) continue;
+        if (any) text_str(t, ", ");
+        if (i == 0 || i == 3) text_fmt(t, "%s ", name[i]);
+        text_count(t, (uint64_t)value[i]);
+        if (i == 1 || i == 2) text_fmt(t, " %s", name[i]);
+        any = true;
+    }
+    if (!any) text_str(t, "not recorded");
+}
+
+/* `asked`: the path of the command line; a run directory stands for its newest complete
+   checkpoint. */
+void head_text(text *t, const ckr_ckpt *c, const char *asked)
+{
+    const ckr_state *s = ckr_ckpt_state(c);
+    const char *path = ckr_ckpt_path(c), *format = format_name(s->format);
+    uint64_t bytes = 0;
+    const uint32_t files = ckr_ckpt_files(c, &bytes);
+    text_paint(t, PAINT_BOLD);
+    text_clean(t, path);
+    text_plain(t);
+    text_str(t, "\n");
+    if (strcmp(path, asked) != 0) {
+        label(t, "chosen");
+        text_str(t, "the newest complete checkpoint of its run\n");
+    }
+    label(t, "dialect");
+    text_clean(t, s->dialect ? s->dialect : "none");
+    if (s->engine) text_fmt(t, " over %s", s->engine);
+    if (s->framework_version) {
+        text_str(t, " ");
+        text_clean(t, s->framework_version);
+    }
+    if (format && !(s->dialect && !strcmp(format, s->dialect))) text_fmt(t, ", %s", format);
+    text_str(t, "\n");
+    label(t, "topology");
+    topology_text(t, &s->topology);
+    text_str(t, "\n");
+    label(t, "progress");
+    progress_text(t, s);
+    text_str(t, "\n");
+    label(t, "size");
+    text_plural(t, files, "file", "files");
+    text_str(t, ", ");
+    text_size(t, bytes);
+    text_str(t, "\n");
+}

@@ -1,0 +1,303 @@
+/* The tool's words: its help, manual page and completions, what it says of a mistyped flag, and
+   what the ending of an output's name promises. */
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
+#include "t.h"
+
+#define CKPT "tests/data/nanotron/tp2_pp1_dp1/ckpt"
+
+static const char *tmp, *tool;
+static char said[1 << 17], noted[4096];
+
+static void slurp(const char *name, char *to, size_t cap)
+{
+    char path[600];
+    FILE *f;
+    size_t n;
+    snprintf(path, sizeof path, "%s/%s", tmp, name);
+    f = fopen(path, "rb");
+    n = f ? fread(to, 1, cap - 1, f) : 0;
+    if (f) fclose(f);
+    to[n] = 0;
+}
+
+/* The tool with blank-separated words, of which @ is a folder to write in: its exit code; what it
+   printed is in `said` and `noted`. */
+static int run(const char *words)
+{
+    char line[1024], out[600], note[600];
+    const char *args[32];
+    size_t n = 1, at = 0;
+    int code;
+    for (; *words && at + 600 < sizeof line; words++) {
+        if (*words == '@') at += (size_t)snprintf(line + at, 600, "%s", tmp);
+        else line[at++] = *words;
+    }
+    line[at] = 0;
+    args[0] = tool;
+    for (args[n] = strtok(line, " "); args[n] && n < 31;) args[++n] = strtok(NULL, " ");
+    args[n] = NULL;
+    snprintf(out, sizeof out, "%s/stdout", tmp);
+    snprintf(note, sizeof note, "%s/stderr", tmp);
+    code = os_run(args, out, note);
+    slurp("stdout", said, sizeof said);
+    slurp("stderr", noted, sizeof noted);
+    return code;
+}
+
+/* Exits with `code` and says `words`, on stdout when that is 0 and else on stderr. */
+static void says(const char *command, int code, const char *words)
+{
+    const int got = run(command);
+    t_check(got == code && strstr(code ? noted : said, words), __FILE__, __LINE__,
+            "%s: exit %d, not %d: %.300s%.600s", command, got, code, noted, code ? "" : said);
+}
+
+static void words(void)
+{
+    static const struct { const char *command, *says; } wrong[] = {
+        { "help foo", "no such verb or topic; there are inspect, tree, plan, convert" },
+        { "help modess", "nearest is modes" },
+        { "foo " CKPT, "there are inspect, tree" },
+        { "inspekt " CKPT, "nearest is inspect" },
+        { "plan " CKPT " --dpp 2", "nearest is --dp\n" },
+        { "plan " CKPT " --zeroo 2", "nearest is --zero\n" },
+        { "lr " CKPT " --steps 2", "nearest is --rewarm-steps\n" },
+        { "plan " CKPT " --qqqqqq", "there is no such flag\n" },
+        { "plan " CKPT " --mode back", "expected one of: continue recover transfer\n" },
+        { "plan " CKPT " --only lr", "params optimizer groups schedule rng progress data" },
+        { "plan " CKPT " --lr-policy", "expected one of: keep target splice" },
+        { "inspect " CKPT " --format gguf", "safetensors torch_zip" },
+        { "inspect " CKPT " --tp 2", "no flag of inspect but of: plan, convert, lr, rng" },
+        { "lr " CKPT " --to megatroon", "megatron" },
+        { "plan " CKPT " --to lit", "safetensors, torch_ranks, torch\n" },
+        { "rng " CKPT " --seed 3", "--rng reseed" },
+        { "inspect", "an argument is missing" }
+    };
+    size_t i;
+    for (i = 0; i < sizeof wrong / sizeof *wrong; i++) says(wrong[i].command, 2, wrong[i].says);
+}
+
+/* `--to` of lr is a framework, as everywhere, or the last update; before the verb, too. */
+static void lr_to(void)
+{
+    const char *const same[] = { "lr " CKPT " --to megatron --csv",
+                                 "--to megatron lr " CKPT " --csv",
+                                 "lr --csv --to=megatron " CKPT };
+    static char first[1 << 17];
+    size_t i;
+    for (i = 0; i < 3; i++) {
+        CHECK(run(same[i]) == 0);
+        if (!i) strcpy(first, said);
+        CHECK(!strcmp(first, said));
+    }
+    CHECK(run("--to 20 lr " CKPT " --to megatron --csv") == 0);
+    CHECK(strstr(said, "\n20,") && !strstr(said, "\n21,"));
+    CHECK(run("lr " CKPT " --to megatron --tp 1 --dp 2 --quiet") == 0);
+}
+
+static void help(void)
+{
+    says("help", 0, "Topics of help");
+    says("help plan", 0, "Topology of the coming run:\n  --to DIALECT");
+    says("plan --help", 0, "Random streams:\n  --rng POLICY");
+    says("help lr", 0, "--to DIALECT|STEP");
+    says("help schedules", 0, "\ntorch:\n  StepLR             step_size:i! gamma:f");
+    says("help dialects", 0, "layouts: torch torch_dist; --vpp");
+    says("help modes", 0, "recover");
+    says("help files", 0, "{\"groups\": [{\"params\"");
+    CHECK(run("help convert --json") == 0 && !strncmp(said, "{\"version\":", 11));
+}
+
+/* What help says of the forms of --schedule, and of --names and --like, is taken. */
+static void help_is_true(void)
+{
+    char path[600], like[700];
+    FILE *f;
+    ckr_schedule_form form;
+    ckr_dialect_facts d;
+    size_t i, n = 0;
+    snprintf(path, sizeof path, "%s/like.json", tmp);
+    f = fopen(path, "wb");
+    CHECK(f != NULL);
+    if (f) {
+        fputs("{\"groups\": [{\"params\": [\"wte.weight\"], \"lr\": 0.001, "
+              "\"weight_decay\": 0.0}]}", f);
+        fclose(f);
+    }
+    snprintf(like, sizeof like, "plan %s --like %s", CKPT, path);
+    CHECK(run(like) <= 1 && !strstr(noted, "--like"));
+    CHECK(run("plan " CKPT " --to-schedule "
+              "transformers:cosine,num_warmup_steps=15,num_training_steps=140") <= 1);
+    for (i = 0; ckr_schedule_form_at(i, &form); i++) n += form.kinds && form.name && form.keys[0];
+    CHECK(n == i && n > 40);
+    CHECK(!ckr_schedule_form_at(n, &form) && !form.kinds && !ckr_schedule_form_at(SIZE_MAX, NULL));
+    for (i = n = 0; ckr_dialect_at(i, &d); i++) n += d.name && d.name[0];
+    CHECK(n == i && n >= 2 && !ckr_dialect_at(n, &d) && !d.name && !ckr_dialect_at(SIZE_MAX, NULL));
+}
+
+static void path(void)
+{
+#if !defined(_WIN32)
+    says("inspect /dev/null", 3, "a device, a pipe or a socket");
+#endif
+    CHECK(run("convert " CKPT " @/loose.pt --to torch") == 0);
+}
+
+static void endings(void)
+{
+    static const struct { const char *command; int code; const char *says; } rows[] = {
+        { "export " CKPT " @/a.safetensors", 0, "safetensors" },
+        { "export " CKPT " @/a.pt", 0, "torch" },
+        { "export " CKPT " @/a.npz", 2, "ends in .safetensors, or in .pt, .pth or .bin" },
+        { "export " CKPT " @/b.pt --max-shard-size 10K", 2, "safetensors" },
+        { "export " CKPT " @/b --max-shard-size 100K", 0, "safetensors" },
+        { "convert " CKPT " @/c.pt", 2, "it will be a directory of" },
+        { "convert " CKPT " @/c.pt --to safetensors", 2, "end it in .safetensors" },
+        { "convert " CKPT " @/c.safetensors --to torch", 2, "end it in .pt" },
+        { "convert " CKPT " @/c.bin --to dcp", 2, "it will be a directory of" },
+        { "convert " CKPT " @/c.pth --to torch", 0, "torch" },
+        { "convert " CKPT " @/d.pt/ --to dcp", 0, "dcp" }
+    };
+    char path[600];
+    struct stat st;
+    uint8_t *p;
+    size_t n, i;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++)
+        says(rows[i].command, rows[i].code, rows[i].says);
+    snprintf(path, sizeof path, "%s/a.pt", tmp);
+    p = t_slurp(path, &n);
+    CHECK(p && n > 4 && !memcmp(p, "PK\3\4", 4));
+    free(p);
+    for (i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/c.%s", tmp, i ? "bin" : "pt");
+        CHECK(stat(path, &st) != 0);
+    }
+    /* the same tensors in both */
+    CHECK(run("diff @/a.pt @/a.safetensors") == 0);
+    CHECK(run("inspect @/b") == 0);
+}
+
+#if !defined(_WIN32)
+static int shell(const char *fmt, ...)
+{
+    char cmd[2000];
+    const char *args[4] = { "/bin/sh", "-c", cmd, NULL };
+    char out[600];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(cmd, sizeof cmd, fmt, ap);
+    va_end(ap);
+    snprintf(out, sizeof out, "%s/stdout", tmp);
+    const int code = os_run(args, out, "/dev/null");
+    slurp("stdout", said, sizeof said);
+    return code;
+}
+
+/* The manual page has no complaint from the roff that is here, and names every verb and flag. */
+static void man(void)
+{
+    CHECK(shell("%s help --man > %s/ckptresume.1", tool, tmp) == 0);
+    if (shell("command -v groff") == 0) {
+        CHECK(shell("groff -man -ww -Tascii %s/ckptresume.1 2>&1 > %s/man.txt", tmp, tmp) == 0);
+        t_check(!said[0], __FILE__, __LINE__, "groff: %.300s", said);
+        CHECK(shell("grep -q 'max-shard-size' %s/man.txt", tmp) == 0);
+    }
+    if (shell("command -v mandoc") == 0)
+        CHECK(shell("mandoc -T lint -W warning %s/ckptresume.1", tmp) == 0);
+    CHECK(shell("for v in $(%s help --json | tr '{' '\\n' | cut -d'\"' -f4 | sed 1,2d); do"
+                " grep -q \"^.B $v\" %s/ckptresume.1 || exit 1; echo $v; done", tool, tmp) == 0);
+    CHECK(strstr(said, "inspect\n") && strstr(said, "rng\n"));
+}
+
+/* What bash offers for a line whose last word is being typed. */
+static void offers(const char *line, const char *words)
+{
+    CHECK(shell("bash -c '. %s/complete.bash; COMP_WORDS=(%s); "
+                "COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _ckptresume; "
+                "printf \"%%s \" \"${COMPREPLY[@]}\"'", tmp, line) == 0);
+    t_check(!strcmp(said, words), __FILE__, __LINE__, "%s: offers %s, not %s", line, said, words);
+}
+
+static void bash(void)
+{
+    if (shell("command -v bash") != 0) {
+        printf("skipped: completions (no bash)\n");
+        return;
+    }
+    CHECK(shell("%s help --bash > %s/complete.bash", tool, tmp) == 0);
+    CHECK(shell("bash -n %s/complete.bash", tmp) == 0);
+    offers("ckptresume ins", "inspect ");
+    offers("ckptresume plan ckpt --mo", "--mode ");
+    offers("ckptresume plan --mode r", "recover ");
+    offers("ckptresume plan --mode = t", "transfer ");
+    offers("ckptresume --to nano", "nanotron ");
+    offers("ckptresume lr ckpt --to megatron --lr-p", "--lr-policy ");
+    offers("ckptresume plan ckpt --lr-policy sp", "splice ");
+    offers("ckptresume convert a b --dtype bfl", "bfloat16 ");
+    offers("ckptresume help sch", "schedules ");
+    offers("ckptresume inspect --names fi", " ");
+    offers("ckptresume version --t", "--threads ");
+}
+
+/* What make install puts in place is used from there, and the README's CMake in both its forms. */
+static void install(void)
+{
+    static const char *const with[] = { "cmake", "pkg-config" };
+    int i;
+    if (strcmp(tool, "./ckptresume") != 0) return;     /* of another machine, or sanitized */
+    CHECK(shell("make -s install PREFIX=%s/to > /dev/null 2>&1", tmp) == 0);
+    CHECK(shell("%s/to/bin/ckptresume version", tmp) == 0 && !strncmp(said, "ckptresume ", 11));
+    CHECK(shell("cd %s/to && grep -q '^.TH CKPTRESUME 1' share/man/man1/ckptresume.1 && "
+                "test -s share/bash-completion/completions/ckptresume && "
+                "test -s share/zsh/site-functions/_ckptresume", tmp) == 0);
+    for (i = 0; i < 2; i++)
+        if (shell("command -v %s", with[i]) != 0) {
+            printf("skipped: CMake (no %s)\n", with[i]);
+            return;
+        }
+    for (i = 1; i <= 2; i++) {
+        CHECK(shell("mkdir %s/cmake%d && cd %s/cmake%d && "
+                    "printf '#include \"ckptresume.h\"\\n"
+                    "int main(void) { return CKR_VERSION_MAJOR > 9; }\\n' > t.c", tmp, i, tmp,
+                    i) == 0);
+        CHECK(shell("{ printf 'cmake_minimum_required(VERSION 3.13)\\nproject(t C)\\n"
+                    "add_executable(trainer t.c)\\n'; "
+                    "awk '/^```/ { on = /cmake/; n += on; next } on && n == %d' README.md; "
+                    "} > %s/cmake%d/CMakeLists.txt", i, tmp, i) == 0);
+        CHECK(shell("cd %s/cmake%d && mkdir -p third_party && cp -r ../to/include "
+                    "third_party/ckptresume && export PKG_CONFIG_PATH=%s/to/lib/pkgconfig && "
+                    "cmake . > log 2>&1 && cmake --build . >> log 2>&1 && ./trainer || "
+                    "{ tail -n 20 log; false; }", tmp, i, tmp) == 0);
+        if (said[0]) printf("%s", said);
+    }
+}
+
+static void zsh(void)
+{
+    CHECK(shell("%s help --zsh > %s/_ckptresume", tool, tmp) == 0);
+    if (shell("command -v zsh") == 0) CHECK(shell("zsh -n %s/_ckptresume", tmp) == 0);
+    CHECK(shell("head -n 1 %s/_ckptresume | grep -qx '#compdef ckptresume'", tmp) == 0);
+}
+#endif
+
+int main(int argc, char **argv)
+{
+    t_begin(argc, argv);
+    tmp = t_tmpdir();
+    tool = getenv("TOOL") ? getenv("TOOL") : "./ckptresume";
+    RUN(words);
+    RUN(lr_to);
+    RUN(help);
+    RUN(help_is_true);
+    RUN(path);
+    RUN(endings);
+#if !defined(_WIN32)
+    RUN(man);
+    RUN(bash);
+    RUN(zsh);
+    RUN(install);
+#endif
+    t_remove_tree(tmp);
+    return t_end();
+}
