@@ -24608,6 +24608,13 @@ static int32_t ckr__size_of(const ckr_topology *t, size_t axis)
     return v;
 }
 
+/* The same, where one that nobody has told is one that cuts nothing. */
+static int32_t ckr__size_told(const ckr_topology *t, size_t axis)
+{
+    const int32_t v = ckr__size_of(t, axis);
+    return v > ckr__sizes[axis].least ? v : ckr__sizes[axis].least;
+}
+
 /* An entry for each of the axes, blanks between, whose size is another. */
 static void ckr__say_sizes(ckr__ctx *c, const char *axes, const ckr_topology *was,
                            const ckr_topology *now)
@@ -24616,9 +24623,10 @@ static void ckr__say_sizes(ckr__ctx *c, const char *axes, const ckr_topology *wa
     for (; *axes; axes += n + (axes[n] == ' ')) {
         n = strcspn(axes, " ");
         for (i = 0; strlen(ckr__sizes[i].name) != n || strncmp(ckr__sizes[i].name, axes, n);) i++;
-        if (ckr__size_of(was, i) != ckr__size_of(now, i))
-            ckr__say_int(c, "CKR_W_TOPOLOGY", CKR_CHANGED, ckr__sizes[i].name,
-                         ckr__size_of(was, i), ckr__size_of(now, i), "asked for", NULL);
+        const int32_t a = ckr__size_told(was, i), b = ckr__size_told(now, i);
+        if (a != b)
+            ckr__say_int(c, "CKR_W_TOPOLOGY", CKR_CHANGED, ckr__sizes[i].name, a, b, "asked for",
+                         NULL);
     }
 }
 
@@ -29645,6 +29653,7 @@ static ckr_result ckr__decide_schedule_key(ckr__decide *d, const ckr_setting *x)
 static ckr_result ckr__decide_batch(ckr__decide *d, const ckr_setting *x)
 {
     double v;
+    const bool samples = d->wanted && !strcmp(d->wanted->clock, "sample");
     const int64_t ranks = d->t->topology.dp ? (int64_t)d->t->topology.dp : 1;
     char old_value[40];
     ckr_schedule *s;
@@ -29660,15 +29669,16 @@ static ckr_result ckr__decide_batch(ckr__decide *d, const ckr_setting *x)
                               old_value);
     }
     ckr__sprint(old_value, sizeof old_value, "%lld", (long long)d->src->batch);
-    if (!d->wanted || strcmp(d->wanted->clock, "sample") != 0)
-        return d->src->batch == d->out->batch
-                   ? CKR_OK
-                   : ckr__say(d->c, "CKR_BATCH_STEPS", CKR_CHANGED, "batch_size",
-                              d->src->batch ? old_value : NULL, x->value,
-                              "the schedule counts updates, and an update now covers a different "
-                              "number of samples: the LR now falls over more or fewer samples",
-                              "--set warmup_steps, decay_steps and total_steps rescale the "
-                              "schedule");
+    if (d->src->batch == d->out->batch && !samples) return CKR_OK;
+    if (!d->src->batch && !samples)
+        return ckr__say(d->c, "CKR_BATCH_STEPS", CKR_EXACT, "batch_size", NULL, x->value,
+                        "the checkpoint does not tell how many samples an update takes: it is "
+                        "taken as asked for", NULL);
+    if (!samples)
+        return ckr__say(d->c, "CKR_BATCH_STEPS", CKR_CHANGED, "batch_size", old_value, x->value,
+                        "the schedule counts updates, and an update now covers a different number "
+                        "of samples: the LR now falls over more or fewer samples",
+                        "--set warmup_steps, decay_steps and total_steps rescale the schedule");
     ckr__sprint(old_value, sizeof old_value, "%.17g", d->wanted->rate);
     s = ckr__sched_copy(d->c, d->wanted);              /* the checkpoint's own stays     */
     if (!s) return d->c->err->code;
