@@ -172,8 +172,8 @@
        >>groups.values >>groups.notes >>groups.classes >>groups.gather >>groups.params
        >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
        >>plan.former >>plan.proof >>trust >>output >>output.paths >>verify >>verify.check
-       >>verify.diff >>verify.members >>kit.streams >>kit.files >>kit.runs >>kit.parts >>kit.curve
-       >>kit.dist >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer >>script.find
+       >>verify.diff >>verify.members >>kit.streams >>kit.files >>kit.runs >>kit.needs >>kit.parts
+       >>kit.curve >>kit.dist >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer >>script.find
        >>kit.fresh >>kit.gpt >>fsdp >>verl >>nanotron >>nanotron.files >>nanotron.probe
        >>nanotron.topology >>nanotron.model >>nanotron.weights >>nanotron.optimizer
        >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit >>nanotron.adopt
@@ -194,9 +194,8 @@
        >>megatron.distributed >>megatron.schedule.read >>megatron.random >>megatron.read
        >>megatron.dist >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect
        >>megatron.dist.read >>megatron.emit >>megatron.dist.emit >>megatron.adopt >>lightning
-       >>dialect.table >>ckpt >>ckpt.side >>ckpt.diff >>view >>epilogue
-
-   Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
+       >>dialect.table >>ckpt >>ckpt.side >>ckpt.diff >>view >>epilogue Versions: CKR_VERSION_*;
+       items, notes' codes and JSON keys are added, never renamed. */
 
 /* before any include: strict -std=c99 hides pread, fseeko and 64-bit off_t otherwise */
 #ifdef CKPTRESUME_IMPLEMENTATION
@@ -466,7 +465,10 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(OPTIMIZER_NAMES,      E_MISMATCH,    "optimizer and model have other parameters")     \
     X(RANK_SHAPE,           E_MISMATCH,    "a tensor has another shape or dtype on a rank") \
     X(RANK_GROUPS,          E_MISMATCH,    "parameter groups of two ranks differ")          \
-    X(TP_AXIS,              E_MISMATCH,    "a tensor is cut along another axis than its kind")
+    X(TP_AXIS,              E_MISMATCH,    "a tensor is cut along another axis than its kind") \
+    X(RESUME_STOPS,         E_MISMATCH,    "the framework stops at a file that is missing") \
+    X(RESUME_SKIPS,         E_MISMATCH,    "the framework leaves out what it should load")  \
+    X(RESUME_FRESH,         E_MISMATCH,    "the framework finds nothing and starts anew")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -24525,6 +24527,20 @@ typedef struct ckr__bounds {
     const char *params, *groups, *clock, *lr;
 } ckr__bounds;
 
+/* A file that the framework's loader opens and read_fn can do without: what the framework does
+   where it is not there (>>kit.needs). */
+typedef struct ckr__need {
+    uint8_t then, when;        /* CKR__STOPS ...; CKR__ALWAYS ...                        */
+    const char *files;         /* patterns (>>kit.files), any of which will do: below the
+                                  checkpoint; with ../ of the run, asked where one was opened */
+    const char *with;          /* such of other files, without which nobody asks; NULL: none */
+    const char *why;           /* of the entry: what happens                             */
+    const char *remedy;        /* NULL: the usual one                                    */
+} ckr__need;
+enum { CKR__STOPS, CKR__SKIPS, CKR__FRESH, CKR__LOSES };
+/* Nobody asks but where: no schedule was read; and the optimizer's groups have had one. */
+enum { CKR__ALWAYS, CKR__UNSCHEDULED, CKR__SCHEDULE_GONE };
+
 /* What its framework does with schedules. */
 typedef struct ckr__schedules {
     const char *told_by;       /* what tells the LR, where no file does; NULL: its files tell it */
@@ -24575,6 +24591,7 @@ typedef struct ckr__dialect {
     const ckr__schedules *schedules;   /* NULL: nothing of its own                       */
     const ckr__bounds *bounds;         /* NULL: none                                     */
     bool numbered;             /* its optimizer files have numbers for parameters        */
+    const ckr__need *needs;    /* up to one without files; NULL: none                    */
 } ckr__dialect;
 
 /* The table is behind the last of them (>>dialect.table). */
@@ -34376,22 +34393,31 @@ static ckr_result ckr__fileset_every(ckr__fileset *k, uint8_t kind, bool gaps,
 }
 
 /* torch names an archive's root after the file that it saves: a file in another rank's place still
-   has its own name inside. One that was renamed for other sizes says nothing. */
-static ckr_result ckr__fileset_place(ckr__fileset *k, const ckr__rankfile *f, const char *root)
+   has its own name inside, which is returned. NULL: it lies where it was saved; or it says nothing,
+   as one that was renamed for other sizes. */
+static const char *ckr__fileset_was(ckr__fileset *k, const ckr__rankfile *f, const char *root)
 {
     const char *base = ckr__base(f->rel), *dot = strrchr(base, '.');
     ckr__rankfile was;
-    if (!root || !dot || !f->kind || k->copies) return CKR_OK;
+    if (!root || !dot || !f->kind || k->copies) return NULL;
     const char *name = ckr__printf(k->c, "%.*s%s%s", (int)(base - f->rel), f->rel, root, dot);
-    if (!name) return k->c->err->code;
-    if (!ckr__form_find(k->forms, name, &was) || was.name) return CKR_OK;
+    if (!name || !ckr__form_find(k->forms, name, &was) || was.name) return NULL;
     was.has |= k->first;
     if (was.kind == f->kind && (memcmp(was.of, f->of, sizeof was.of) != 0 ||
                                 (was.has == f->has && !memcmp(was.at, f->at, sizeof was.at))))
-        return CKR_OK;
+        return NULL;
+    return ckr__base(name);
+}
+
+static const char ckr__bring_back[] =
+    "two ranks' files have changed places: give each rank its own";
+
+static ckr_result ckr__fileset_place(ckr__fileset *k, const ckr__rankfile *f, const char *root)
+{
+    const char *was = ckr__fileset_was(k, f, root);
+    if (!was) return k->c->err->code;
     return ckr__fail_with(k->c, CKR_ITEM_FILES_SWAPPED, f->path, NULL,
-                          ckr__printf(k->c, "it was saved as %s", ckr__base(name)),
-                          "two ranks' files have changed places: give each rank its own");
+                          ckr__printf(k->c, "it was saved as %s", was), ckr__bring_back);
 }
 
 /* f->root, read once; *format may be NULL. */
@@ -34629,6 +34655,95 @@ static ckr_result ckr__mentions(ckr__ctx *c, const char *path, const char *text,
     ckr__heap_free(c, buf, cap);
     if (!buf) return CKR_E_NOMEM;
     return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_READ, path, sys) : CKR_OK;
+}
+
+/* >>kit.needs ----------------------------------------------------------------- */
+/* Will the framework itself resume from these files? read_fn refuses where tensors are missing.
+   What else a loader opens a dialect lists in rows of ckr__need, each with the place in the
+   framework's source; they are looked for in one place, after reading (ckr__needs_say):
+     CKR__STOPS   it opens the file without a condition
+     CKR__SKIPS   it goes on without more than the file
+     CKR__FRESH   it finds no checkpoint, and begins a new run
+     CKR__LOSES   it goes on without what the file holds; or whether it asks is told by no file */
+
+static ckr_result ckr__need_there(ckr__ctx *c, const char *dir, const char *files, bool *there)
+{
+    ckr__rankfile f;
+    ckr__dirlist l;
+    *there = false;
+    for (size_t n; *files && !*there; files += n, files += *files == ' ') {
+        n = strcspn(files, " ");
+        const char *word = ckr__strndup(c, files, n), *in = dir;
+        for (; word && in && ckr__starts(word, "../"); word += 3) in = ckr__parent(c, in);
+        const char *cut = word ? strrchr(word, '/') : NULL;
+        if (cut && !cut[1]) while (cut > word && cut[-1] != '/') cut--;
+        if (cut && cut > word) {
+            in = in ? ckr__path_join(c, in, ckr__strndup(c, word, (size_t)(cut - word))) : NULL;
+            word = cut + 1;
+        }
+        if (!word || !in) return c->err->code;
+        if (ckr__path_kind(c, in) != CKR_FILE_DIR) continue;
+        ckr_result r = ckr__dir_list(c, in, &l);
+        if (r != CKR_OK) return r;
+        for (uint64_t i = 0; i < l.n && !*there; i++) {
+            const char *s = l.items[i]->name;
+            if (l.items[i]->is_dir) s = ckr__printf(c, "%s/", s);
+            *there = s && ckr__form_match(word, s, &f);
+        }
+    }
+    return c->err->code;
+}
+
+/* Does anybody ask for the row's file? */
+static ckr_result ckr__need_asked(ckr__ctx *c, const ckr__need *row, const char *dir,
+                                  const ckr_state *s, bool *asked)
+{
+    *asked = row->when == CKR__ALWAYS || (row->when == CKR__UNSCHEDULED && !s->n_schedules);
+    if (row->when == CKR__SCHEDULE_GONE && !s->n_schedules)
+        for (uint64_t i = 0; i < s->n_groups && !*asked; i++)
+            *asked = ckr__has(s->groups[i].hyper, "initial_lr");
+    return *asked && row->with ? ckr__need_there(c, dir, row->with, asked) : CKR_OK;
+}
+
+/* The first pattern as people write it: * for what varies. NULL: out of memory. */
+static const char *ckr__need_name(ckr__ctx *c, const char *files)
+{
+    char *out = CKR__DUP(c, char, files, strcspn(files, " ") + 1), *to = out;
+    for (const char *p = files; out && *p && *p != ' '; p++) {
+        const bool varies = *p == '[' || *p == '{';
+        *to++ = varies ? '*' : *p;
+        if (varies) p = strchr(p, *p == '[' ? ']' : '}');
+    }
+    if (out) *to = 0;
+    return out;
+}
+
+/* An entry for each file that is missing. `path` was opened, its checkpoint lies in `dir`. */
+static ckr_result ckr__needs_say(ckr__ctx *c, const ckr__need *row, const char *path,
+                                 const char *dir, const ckr_state *s)
+{
+    static const struct { ckr_severity severity; const char *code; } then[] = {
+        { CKR_ERROR, "CKR_E_RESUME_STOPS" },
+        { CKR_ERROR, "CKR_E_RESUME_SKIPS" },
+        { CKR_ERROR, "CKR_E_RESUME_FRESH" },
+        { CKR_LOST, "CKR_W_RESUME_LOSES" }
+    };
+    const bool run = strcmp(path, dir) != 0;
+    ckr_result r = CKR_OK;
+    if (!row || ckr__path_kind(c, dir) != CKR_FILE_DIR) return c->err->code;
+    for (; row->files && r == CKR_OK; row++) {
+        bool there = !run && ckr__starts(row->files, "../"), asked = false;
+        if (!there) r = ckr__need_there(c, dir, row->files, &there);
+        if (r == CKR_OK && !there) r = ckr__need_asked(c, row, dir, s, &asked);
+        if (!asked) continue;
+        const char *name = ckr__starts(row->files, "../") ? row->files + 3 : row->files;
+        r = ckr__say(c, then[row->then].code, then[row->then].severity,
+                     ckr__need_name(c, name), NULL, NULL,
+                     ckr__printf(c, "it is not there: %s", row->why),
+                     row->remedy ? row->remedy : "bring the file back, or convert: it is written "
+                                                 "anew then");
+    }
+    return r;
 }
 
 /* >>kit.parts ----------------------------------------------------------------- */
@@ -39684,10 +39799,22 @@ static const ckr__bounds ckr__verl_bounds = {
     "dp", CKR_ITEM_TOPOLOGY, "FSDP cuts over all ranks: there is --dp, and --fsdp-size", 0,
     (ckr_item)0, ckr__params_kept, ckr__groups_kept, ckr__clock_kept, ckr__lr_kept
 };
+static const ckr__need ckr__verl_needs[] = {
+    /* utils/checkpoint/checkpoint_manager.py: find_latest_ckpt_path */
+    { CKR__FRESH, CKR__ALWAYS, "../latest_checkpointed_iteration.txt", NULL,
+      "verl finds no checkpoint in the run's directory, and trains from scratch",
+      "bring it back (the step's number is all that it holds), or set trainer.resume_mode to "
+      "resume_path and trainer.resume_from_path to the step's directory" },
+    /* trainer/ppo/ray_trainer.py: _load_checkpoint; trainer/sft_trainer.py: one a data rank */
+    { CKR__LOSES, CKR__ALWAYS, "data.pt data_{rank}.pt ../data.pt", NULL,
+      "verl takes the data from their beginning: samples that were seen come again", NULL },
+    { 0, 0, NULL, NULL, NULL, NULL }
+};
 static const ckr__dialect ckr__verl = {
     "verl", "fsdp1 fsdp2", ckr__verl_probe, ckr__verl_read, ckr__streams_held, ckr__verl_emit, NULL,
     NULL, NULL, "model_world_size_* optim_world_size_* extra_state_world_size_*", "fsdp_size rng",
-    &ckr__verl_schedules, &ckr__verl_bounds, false
+    &ckr__verl_schedules, &ckr__verl_bounds, false,
+    ckr__verl_needs
 };
 
 #endif /* CKPTRESUME_NO_VERL */
@@ -41091,9 +41218,6 @@ static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
     const uint64_t n = r->f.n_files[CKR__NT_SCHEDULER];
     ckr__rankfile **files = r->f.files[CKR__NT_SCHEDULER];
     int64_t epoch = 0, first = 0;
-    if (!n)
-        ckr__say(r->c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST, "lr_scheduler", NULL, NULL,
-                 "there are no scheduler files", NULL);
     if (!r->config.root)
         ckr__say(r->c, "CKR_W_NANOTRON_NO_CONFIG", CKR_LOST, "config.yaml", NULL, NULL,
                  "the file is missing: only it holds the schedule, the batch and the training "
@@ -42969,12 +43093,27 @@ static const ckr__schedules ckr__nt_schedules = {
     NULL, "nanotron:learning_rate=LR,lr_warmup_steps=W,lr_decay_steps=D,min_decay_lr=M", NULL, NULL,
     false, false
 };
+static const ckr__need ckr__nt_needs[] = {
+    /* serialize/optimizer.py: load_optimizer */
+    { CKR__STOPS, CKR__ALWAYS, "optimizer/optimizer_config.json", "optimizer/optimizer_{name}.pt",
+      "Nanotron opens it before it loads the optimizer, and stops", NULL },
+    /* serialize/optimizer.py: load_lr_scheduler */
+    { CKR__STOPS, CKR__ALWAYS, "lr_scheduler/lr_scheduler[_{name}].pt",
+      "optimizer/optimizer_{name}.pt",
+      "Nanotron opens each rank's before it goes on, and stops", NULL },
+    /* serialize/main.py: parse_ckpt_path */
+    { CKR__FRESH, CKR__ALWAYS, "../latest.txt", NULL,
+      "Nanotron finds no checkpoint in the run's directory, and trains from the beginning",
+      "bring it back, or set resume_checkpoint_path to the step's directory" },
+    { 0, 0, NULL, NULL, NULL, NULL }
+};
 static const ckr__dialect ckr__nanotron = {
     "nanotron", NULL, ckr__nt_probe, ckr__nt_read, ckr__streams_held, ckr__nt_emit, NULL, NULL,
     NULL,
     "model_weight.safetensors model_weight_*.safetensors optimizer_pp-*.pt lr_scheduler_pp-*.pt "
     "tp-*-of-*_pp-*-of-*.pt", "gpt heads kv_heads rng samples tokens",
-    &ckr__nt_schedules, &ckr__nt_bounds, false
+    &ckr__nt_schedules, &ckr__nt_bounds, false,
+    ckr__nt_needs
 };
 
 #endif /* CKPTRESUME_NO_NANOTRON */
@@ -43877,7 +44016,7 @@ static bool ckr__plain_holds(void *user, ckr_rng_kind kind, const char *name, ui
 
 static const ckr__dialect ckr__plain_safetensors = {
     "safetensors", "live", ckr__plain_probe_dir, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL,
-    NULL, NULL, "slots max_shard_bytes float8", NULL, NULL, false
+    NULL, NULL, "slots max_shard_bytes float8", NULL, NULL, false, NULL
 };
 
 /* OneCycleLR keeps its bounds in the optimizer's groups. */
@@ -43900,7 +44039,8 @@ static const ckr__schedules ckr__torch_schedules = {
 static const ckr__dialect ckr__plain_torch = {
     "torch", "live", ckr__plain_probe, ckr__plain_read, ckr__plain_holds, ckr__plain_emit, NULL,
     NULL, NULL,
-    NULL, "slots float8 epoch samples tokens", &ckr__torch_schedules, NULL, false
+    NULL, "slots float8 epoch samples tokens", &ckr__torch_schedules, NULL, false,
+    NULL
 };
 
 /* >>torch_ranks --------------------------------------------------------------- */
@@ -44094,7 +44234,7 @@ static ckr_result ckr__tr_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 
 static const ckr__dialect ckr__torch_ranks = {
     "torch_ranks", NULL, ckr__tr_probe, ckr__tr_read, NULL, ckr__tr_emit, NULL, NULL, NULL, NULL,
-    NULL, NULL, NULL, false
+    NULL, NULL, NULL, false, NULL
 };
 
 /* >>torchtune ----------------------------------------------------------------- */
@@ -44186,7 +44326,7 @@ static ckr_result ckr__tn_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 
 static const ckr__dialect ckr__torchtune = {
     "torchtune", NULL, ckr__tn_probe, ckr__tn_read, NULL, ckr__tn_emit, NULL, NULL, NULL, NULL,
-    NULL, NULL, NULL, false
+    NULL, NULL, NULL, false, NULL
 };
 
 CKR__COLD
@@ -44269,6 +44409,7 @@ typedef struct ckr__ac_file {
     bool            dir;
     ckr_format      format;
     ckr_node       *root;
+    const char     *archive;   /* the name that torch gave the archive's root, or NULL   */
     const ckr_node *part;      /* the state dict in it: of optimizer or scheduler        */
     uint64_t        first_group, n_groups;
 } ckr__ac_file;
@@ -44535,6 +44676,7 @@ static ckr_result ckr__ac_load(ckr__ac *r, ckr__ac_file *f)
     uint32_t file = CKR_NO_FILE;
     ckr_result e = ckr__file_open(r->c, f->path, &file);
     if (e == CKR_OK) e = ckr__doc_load(r->c, file, &f->format, &f->root);
+    if (e == CKR_OK) f->archive = r->c->files[file].root;
     f->part = f->root;
     return e;
 }
@@ -44770,6 +44912,24 @@ static void ckr__ac_extras(ckr__ac *r, uint32_t rank, const ckr_node *dict)
     }
 }
 
+/* A random file in another rank's place is said, and read: nothing else of the run is wrong. */
+static void ckr__ac_place(ckr__ac *r, const ckr__ac_file *f)
+{
+    ckr__fileset k = CKR_ZERO;
+    ckr__rankfile x;
+    k.c = r->c;
+    k.forms = r->trainer ? ckr__hf_forms : ckr__ac_forms;
+    k.first = 1u << CKR__RANK;             /* rng_state.pth is of rank 0                  */
+    ckr__form_find(k.forms, f->rel, &x);
+    x.has |= k.first;
+    x.rel = f->rel;
+    const char *was = ckr__fileset_was(&k, &x, f->archive);
+    if (was)
+        ckr__say(r->c, ckr_item_name(CKR_ITEM_FILES_SWAPPED), CKR_ERROR, f->rel, NULL, NULL,
+                 ckr__printf(r->c, "it was saved as %s: this rank goes on with the random streams "
+                                   "of that one", was), ckr__bring_back);
+}
+
 static ckr_result ckr__ac_randoms(ckr__ac *r)
 {
     ckr__rank_streams of = CKR_ZERO;
@@ -44790,6 +44950,7 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
         if (f->kind != CKR__AC_RANDOM) continue;
         if (ckr__ac_load(r, f) == CKR_OK && !ckr_node_is_dict(f->root))
             ckr__ac_bad(r, f, NULL, "a dict");
+        ckr__ac_place(r, f);
         r->random[f->index] = f;
     }
     of.c = r->c;
@@ -44860,7 +45021,8 @@ static ckr_result ckr__ac_missing(ckr__ac *r)
             first = i;
         }
     if (!r->n_random)
-        return ckr__say(r->c, "CKR_W_NO_RANDOM", CKR_LOST, "random states", NULL, NULL,
+        return ckr__say(r->c, "CKR_W_NO_RANDOM", CKR_LOST,
+                        r->trainer ? "rng_state.pth" : "random_states_0.pkl", NULL, NULL,
                         "there is no file of random states: the coming run seeds its own streams",
                         NULL);
     if (!n || (r->engine && r->trainer && ckr__ac_single(r))) return CKR_OK;
@@ -46415,19 +46577,56 @@ static const ckr__bounds ckr__ac_bounds = {
     "dp", CKR_ITEM_TOPOLOGY, "every process holds whole tensors: there is only --dp", 0,
     (ckr_item)0, ckr__params_kept, ckr__groups_kept, ckr__clock_kept, ckr__lr_kept
 };
+/* What holds the optimizer, FSDP's and DeepSpeed's too. */
+#define CKR__AC_HOLDS_OPTIMIZER "optimizer[_{n}].bin optimizer_{n}/ optimizer_{n}_rank{rank}.bin " \
+                                "pytorch_model[_{n}]/ global_step{step}/"
+
+static const ckr__need ckr__ac_needs[] = {
+    /* checkpointing.py: load_accelerator_state; utils/fsdp_utils.py: load_fsdp_optimizer */
+    { CKR__STOPS, CKR__ALWAYS, "optimizer.bin " CKR__AC_HOLDS_OPTIMIZER, NULL,
+      "accelerate's load_state opens it for the run's optimizer, and stops",
+      "bring the file back; a run that has no optimizer does not ask for it" },
+    /* checkpointing.py: load_accelerator_state, once for each scheduler that was prepared */
+    { CKR__LOSES, CKR__SCHEDULE_GONE, "scheduler.bin", NULL,
+      "the optimizer's groups have had a scheduler: where accelerate prepared it, load_state opens "
+      "the file and stops; where it did not, the script keeps the scheduler elsewhere",
+      "bring the file back, or restore the scheduler in the script" },
+    { 0, 0, NULL, NULL, NULL, NULL }
+};
+static const ckr__need ckr__hf_needs[] = {
+    /* trainer.py: train, _prepare_for_training */
+    { CKR__STOPS, CKR__ALWAYS, "trainer_state.json", NULL,
+      "the Trainer opens it before it trains, and stops; older ones count from step 0 again",
+      NULL },
+    /* trainer.py: _load_optimizer_and_scheduler, which loads both or neither */
+    { CKR__SKIPS, CKR__ALWAYS, "scheduler.pt", "optimizer.pt optimizer.bin optimizer_{n}/",
+      "the Trainer loads the optimizer only where this file is there, too: it goes on with new "
+      "moments, and the LR begins again with its warm-up, without a word", NULL },
+    { CKR__SKIPS, CKR__ALWAYS, "optimizer.pt " CKR__AC_HOLDS_OPTIMIZER, "scheduler.pt",
+      "the Trainer loads the scheduler only where this file is there, too: it goes on with new "
+      "moments, and the LR begins again with its warm-up, without a word", NULL },
+    /* trainer.py: _load_optimizer_and_scheduler, of DeepSpeed */
+    { CKR__STOPS, CKR__UNSCHEDULED, "scheduler.pt", "global_step{step}/",
+      "the Trainer opens it, as DeepSpeed has no scheduler of its own here, and stops", NULL },
+    /* integrations/deepspeed.py: deepspeed_load_checkpoint */
+    { CKR__STOPS, CKR__ALWAYS, "latest", "global_step{step}/",
+      "DeepSpeed finds no checkpoint, and the Trainer stops",
+      "bring it back: the name of the directory global_stepN is all that it holds" },
+    { 0, 0, NULL, NULL, NULL, NULL }
+};
 static const ckr__dialect ckr__accelerate = {
     "accelerate", ckr__af_variants, ckr__ac_probe, ckr__ac_read, ckr__streams_held, ckr__ac_emit,
-    NULL, NULL, NULL, ckr__af_parts, "rng", NULL, &ckr__ac_bounds, true
+    NULL, NULL, NULL, ckr__af_parts, "rng", NULL, &ckr__ac_bounds, true, ckr__ac_needs
 };
 static const ckr__schedules ckr__hf_schedules = { NULL, NULL, NULL, NULL, false, true };
 static const ckr__dialect ckr__hf_trainer = {
     "hf_trainer", ckr__af_variants, ckr__ac_probe_trainer, ckr__ac_read_trainer, ckr__streams_held,
     ckr__ac_emit, NULL, NULL, NULL, ckr__af_parts, "rng epoch", &ckr__hf_schedules, &ckr__ac_bounds,
-    true
+    true, ckr__hf_needs
 };
 static const ckr__dialect ckr__sana = {
     "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__plain_holds, ckr__ac_emit, NULL, NULL, NULL,
-    NULL, "rng epoch", NULL, &ckr__ac_bounds, false
+    NULL, "rng epoch", NULL, &ckr__ac_bounds, false, NULL
 };
 
 #endif /* CKPTRESUME_NO_ACCELERATE */
@@ -48285,7 +48484,7 @@ static const ckr__schedules ckr__lm_schedules = {
 static const ckr__dialect ckr__llmc = {
     "llmc", NULL, ckr__lm_probe, ckr__lm_read, ckr__streams_held, ckr__lm_emit, &ckr__lm_as_file,
     ckr__lm_tree, NULL, "state_*_*.bin DONE_*", "data micro_batch seq_len heads",
-    &ckr__lm_schedules, &ckr__lm_bounds, false
+    &ckr__lm_schedules, &ckr__lm_bounds, false, NULL
 };
 
 #endif /* CKPTRESUME_NO_LLMC */
@@ -51666,10 +51865,20 @@ static const ckr__schedules ckr__ds_schedules = {
     NULL, "deepspeed:WarmupDecayLR,warmup_max_lr=LR,warmup_num_steps=W,total_num_steps=N",
     ckr__ds_spec, NULL, true, false
 };
+static const ckr__need ckr__ds_needs[] = {
+    /* runtime/engine.py: load_checkpoint, with tag None */
+    { CKR__FRESH, CKR__ALWAYS, "../latest ../latest_universal", NULL,
+      "DeepSpeed's load_checkpoint finds no checkpoint in the run's directory, warns and loads "
+      "nothing: the run begins anew",
+      "bring it back (the name of the step's directory is all that it holds), or call "
+      "load_checkpoint with that name as tag" },
+    { 0, 0, NULL, NULL, NULL, NULL }
+};
 static const ckr__dialect ckr__deepspeed = {
     "deepspeed", "native universal", ckr__ds_probe, ckr__ds_open, ckr__ds_holds, ckr__ds_emit, NULL,
     NULL, NULL, "*_model_states.pt *-model_states.pt *_optim_states.pt", "samples",
-    &ckr__ds_schedules, &ckr__ds_bounds, true
+    &ckr__ds_schedules, &ckr__ds_bounds, true,
+    ckr__ds_needs
 };
 
 #elif !defined(CKPTRESUME_NO_ACCELERATE)
@@ -54382,11 +54591,13 @@ static const ckr__schedules ckr__tt_schedules = {
 };
 static const ckr__dialect ckr__torchtitan = {
     "torchtitan", "fsdp fused_qkv split_qkv", ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit,
-    NULL, NULL, NULL, NULL, "slots kv_heads tokens", &ckr__tt_schedules, &ckr__tt_bounds, false
+    NULL, NULL, NULL, NULL, "slots kv_heads tokens", &ckr__tt_schedules, &ckr__tt_bounds, false,
+    NULL
 };
 static const ckr__dialect ckr__dcp_dialect = {
     "dcp", NULL, ckr__dt_probe, ckr__dt_read, ckr__streams_held, ckr__dt_emit, &ckr__dt_as_file,
-    NULL, NULL, "*.distcp *.metadata shard-*-model-*.safetensors", "slots float8", NULL, NULL, false
+    NULL, NULL, "*.distcp *.metadata shard-*-model-*.safetensors", "slots float8", NULL, NULL,
+    false, NULL
 };
 
 /* >>olmo_core ----------------------------------------------------------------- */
@@ -54594,9 +54805,17 @@ static ckr_result ckr__oc_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 static const ckr__bounds ckr__oc_bounds = {
     NULL, CKR_ITEM_OK, NULL, 0, CKR_ITEM_TRAINER_SOURCE, NULL, NULL, NULL, NULL
 };
+static const ckr__need ckr__oc_needs[] = {
+    /* train/checkpoint.py: Checkpointer.dir_is_checkpoint, which load and latest_checkpoint ask */
+    { CKR__FRESH, CKR__ALWAYS, ".metadata.json", NULL,
+      "OLMo-core writes it last, and takes a directory without it for no checkpoint: the run "
+      "begins anew", "bring the file back" },
+    { 0, 0, NULL, NULL, NULL, NULL }
+};
 static const ckr__dialect ckr__olmo_core = {
     "olmo_core", NULL, ckr__oc_probe, ckr__oc_read, ckr__streams_held, ckr__oc_emit,
-    &ckr__dt_as_file, NULL, NULL, NULL, NULL, NULL, &ckr__oc_bounds, false
+    &ckr__dt_as_file, NULL, NULL, NULL, NULL, NULL, &ckr__oc_bounds, false,
+    ckr__oc_needs
 };
 
 #endif /* CKPTRESUME_NO_DCP */
@@ -59477,11 +59696,20 @@ static const ckr__schedules ckr__mg_schedules = {
     "megatron:max_lr=LR,lr_warmup_iters=W,lr_decay_iters=N,lr_decay_style=S,global_batch_size=B",
     NULL, NULL, false, false
 };
+static const ckr__need ckr__mg_needs[] = {
+    /* training/checkpointing.py: _load_base_checkpoint */
+    { CKR__FRESH, CKR__ALWAYS, "../latest_checkpointed_iteration.txt", NULL,
+      "Megatron-LM finds no checkpoint in the run's directory, and trains from random weights",
+      "bring it back (the iteration's number is all that it holds), or give --ckpt-step; with "
+      "--exit-on-missing-checkpoint it stops instead" },
+    { 0, 0, NULL, NULL, NULL, NULL }
+};
 static const ckr__dialect ckr__megatron = {
     "megatron", "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir, ckr__streams_held,
     ckr__mg_emit, NULL, NULL, ckr__mg_faults,
     "model_optim_rng.pt distrib_optim.pt common.pt *.distcp *.metadata",
-    "vpp to_version heads kv_heads gpt samples", &ckr__mg_schedules, &ckr__mg_bounds, false
+    "vpp to_version heads kv_heads gpt samples", &ckr__mg_schedules, &ckr__mg_bounds, false,
+    ckr__mg_needs
 };
 
 #endif /* CKPTRESUME_NO_MEGATRON */
@@ -59995,7 +60223,8 @@ static const ckr__bounds ckr__li_bounds = {
 static const ckr__dialect ckr__lightning = {
     "lightning", "full sharded", ckr__li_probe, ckr__li_read, ckr__plain_holds, ckr__li_emit,
     &ckr__li_as_file, NULL, NULL, NULL, "float8 epoch", &ckr__torch_schedules,
-    &ckr__li_bounds, false
+    &ckr__li_bounds, false,
+    NULL
 };
 
 #endif /* CKPTRESUME_NO_LIGHTNING */
@@ -60509,6 +60738,7 @@ static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *
     if (r == CKR_OK) r = ckr__state_read(k, d, desc);
     for (uint64_t i = 0; i < s->n_tensors && r == CKR_OK; i++)
         r = ckr__tensor_check(c, s->tensors[i]);
+    if (r == CKR_OK) r = ckr__needs_say(c, d->needs, path, k->dir, s);
     if (r == CKR_OK && s->n_parts)
         r = ckr__say(c, "CKR_W_PART", CKR_LOST, k->path, NULL,
                      ckr__printf(c, "%llu tensors", (unsigned long long)s->n_parts),
