@@ -82,7 +82,9 @@
    A call returns a class (ckr_result) and fills the caller's ckr_error, when there is one: the
    item that failed, the file, the byte offset or key path, a sentence with what was found and what
    was expected, and the remedy if there is one. Outputs of a failed call are NULL. Items are
-   stable: ckr_item_name gives their names.
+   stable: ckr_item_name gives their names. A mistake of the caller's is CKR_E_ARG, never a crash: a
+   NULL that the documentation does not allow, a mode that is none, a group of a parameter that does
+   not exist. Functions that return no ckr_result answer it as nothing: NULL, 0, false.
 
    Memory, lifetime, threads
    -------------------------
@@ -173,8 +175,8 @@
        >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
        >>plan.former >>plan.proof >>trust >>output >>output.paths >>verify >>verify.check
        >>verify.diff >>verify.members >>kit.streams >>kit.files >>kit.runs >>kit.needs >>kit.parts
-       >>kit.curve >>kit.dist >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer >>script.find
-       >>kit.fresh >>kit.gpt >>fsdp >>verl >>nanotron >>nanotron.files >>nanotron.probe
+       >>kit.curve >>kit.dist >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer
+       >>script.find >>kit.fresh >>kit.gpt >>fsdp >>verl >>nanotron >>nanotron.files >>nanotron.probe
        >>nanotron.topology >>nanotron.model >>nanotron.weights >>nanotron.optimizer
        >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit >>nanotron.adopt
        >>plain >>torch_ranks >>torchtune >>accelerate >>accelerate.files >>accelerate.probe
@@ -292,6 +294,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(DIALECT_UNKNOWN,      E_ARG,         "there is no such dialect")                             \
     X(DST_SIZE,             E_ARG,         "the destination has another size than the box")        \
     X(BOX_RANGE,            E_ARG,         "the box lies outside the tensor")                      \
+    X(READ_SHAPE,           E_MISMATCH,    "the tensor has another shape or dtype than expected")  \
     X(MEMBER_CRC,           E_FORMAT,      "a member's bytes do not match its CRC-32")             \
     X(REPLICA_DIFFERS,      E_MISMATCH,    "copies of the same elements differ")                   \
     X(MASTER_DIFFERS,       E_MISMATCH,    "a master does not round to its parameter")             \
@@ -1251,13 +1254,18 @@ ckr_view_read(const ckr_ckpt *c, const ckr_view *v, int64_t first, int64_t n, vo
 /* Reads the box [start, start + count) of a tensor (start NULL: all of it) into row-major memory at
    dst, in this machine's byte order, cast to `as` (NONE: as stored; among floats, e4m3fn and e5m2
    of 8 bits too, which round as in torch 2.15). Uses the env's threads. dst_size: its size in
-   bytes, checked. A tensor that ckr_ckpt_tensor did not find is E_ARG. */
+   bytes, checked. A tensor that ckr_ckpt_tensor did not find is E_ARG. `shape` and `dtype` are what
+   the reader's own model has: [768, 3072] of a file does not pass for a [3072, 768] of the same
+   size, but is E_MISMATCH. */
 typedef struct ckr_read {
     const ckr_tensor *tensor;
     const int64_t    *start, *count;
     ckr_dtype         as;
     void             *dst;
     size_t            dst_size;
+    const int64_t    *shape;   /* expected of the whole tensor, n_dims numbers; NULL: any  */
+    uint32_t          n_dims;
+    ckr_dtype         dtype;   /* expected, as stored; NONE: any                          */
 } ckr_read;
 CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *c, const ckr_read *reads, size_t n,
                                  ckr_error *err);
@@ -2313,6 +2321,22 @@ static ckr_result ckr__fail_io(ckr_error *e, ckr_item item, const char *file, in
         ckr__remedy(e, r, "give this user the permission, or run as one who has it");
     return r;
 }
+
+/* A pointer of the caller's that must not be NULL. */
+static ckr_result ckr__missing(ckr_error *err, const char *name)
+{
+    if (err) memset(err, 0, sizeof *err);
+    return ckr__fail(err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, name, "%s is NULL", name);
+}
+
+/* A value of the caller's that its enum does not have. */
+static ckr_result ckr__unknown(ckr_error *err, const char *name)
+{
+    if (err) memset(err, 0, sizeof *err);
+    return ckr__fail(err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, name, "%s has no such value", name);
+}
+
+#define CKR__NEEDS(there, name) if (!(there)) return ckr__missing(err, name)
 
 CKR_API uint32_t ckr_version(void)
 {
@@ -4198,7 +4222,7 @@ CKR_API bool ckr_node_is_list(const ckr_node *n)
 
 CKR_API const ckr_node *ckr_node_get(const ckr_node *dict, const char *key)
 {
-    ckr_node **slot = ckr_node_is_dict(dict) ? ckr__dict_slot(dict, key) : NULL;
+    ckr_node **slot = key && ckr_node_is_dict(dict) ? ckr__dict_slot(dict, key) : NULL;
     return slot ? *slot : NULL;
 }
 
@@ -4229,7 +4253,7 @@ CKR_API const ckr_node *ckr_node_at(const ckr_node *list, uint64_t index)
 
 CKR_API bool ckr_node_i64(const ckr_node *n, int64_t *out)
 {
-    if (!n || (n->kind != CKR_NODE_INT && n->kind != CKR_NODE_BOOL)) return false;
+    if (!n || !out || (n->kind != CKR_NODE_INT && n->kind != CKR_NODE_BOOL)) return false;
     *out = n->kind == CKR_NODE_INT ? n->u.i : n->u.b;
     return true;
 }
@@ -4249,7 +4273,7 @@ static double ckr__round_i64(int64_t i)
 CKR_API bool ckr_node_f64(const ckr_node *n, double *out)
 {
     int64_t i;
-    if (n && n->kind == CKR_NODE_FLOAT) {
+    if (n && out && n->kind == CKR_NODE_FLOAT) {
         *out = n->u.f;
         return true;
     }
@@ -4375,6 +4399,7 @@ static bool ckr__key_matches(const ckr_node *k, const char *s, size_t n)
 /* "/a/0/b"; "" is the node itself; ~1 stands for "/", ~0 for "~"; integer keys by their digits. */
 CKR_API const ckr_node *ckr_node_find(const ckr_node *n, const char *pointer)
 {
+    if (!pointer) return NULL;
     while (n && *pointer) {
         char part[512];
         size_t k = 0;
@@ -18090,6 +18115,9 @@ static CKR__NOINLINE ckr_result ckr__schedule_text_body(const ckr_schedule *s, c
 CKR_API ckr_result ckr_schedule_text(const ckr_schedule *s, char *out, size_t cap, size_t *size,
                                      const ckr_env *env, ckr_error *err)
 {
+    if (size) *size = 0;
+    CKR__NEEDS(s, "s");
+    CKR__NEEDS(size, "size");
     CKR__IN_FENV(ckr_result, ckr__schedule_text_body(s, out, cap, size, env, err));
 }
 
@@ -19303,6 +19331,7 @@ CKR_API size_t ckr_rng_size(void)
 
 CKR_API uint64_t ckr_rng_get(const ckr_rng *r, ckr_rng_field field)
 {
+    if (!r) return 0;
     switch (field) {
     case CKR_RNG_FIELD_KIND: return r->kind;
     case CKR_RNG_FIELD_FLAGS: return r->flags;
@@ -19317,6 +19346,7 @@ CKR_API uint64_t ckr_rng_get(const ckr_rng *r, ckr_rng_field field)
 
 CKR_API ckr_result ckr_rng_set(ckr_rng *r, ckr_rng_field field, uint64_t value)
 {
+    if (!r) return CKR_E_ARG;
     const bool cuda = r->kind == CKR_RNG_TORCH_CUDA;
     if (field == CKR_RNG_FIELD_FLAGS)
         r->flags = (uint16_t)((r->flags & ~(unsigned)CKR_RNG_MKL) | (value & CKR_RNG_MKL));
@@ -19338,7 +19368,7 @@ CKR_API const char *ckr_rng_kind_name(ckr_rng_kind k)
 
 CKR_API ckr_rng_kind ckr_rng_kind_find(const char *name)
 {
-    for (int i = 1; i < CKR_RNG_KIND_COUNT_; i++)
+    for (int i = 1; name && i < CKR_RNG_KIND_COUNT_; i++)
         if (!strcmp(name, ckr__rng_rows[i].name)) return (ckr_rng_kind)i;
     return CKR_RNG_NONE;
 }
@@ -19640,6 +19670,7 @@ static uint32_t ckr__xorshift_next(ckr_rng *r)
 
 CKR_API uint64_t ckr_rng_u64(ckr_rng *r)
 {
+    if (!r) return 0;
     uint64_t high;
     if (ckr__rng_is_mt(r->kind)) return ckr__mt_u64(r);
     switch ((int)r->kind) {
@@ -19656,6 +19687,7 @@ CKR_API uint64_t ckr_rng_u64(ckr_rng *r)
 /* numpy gives out the low half of a 64-bit word first and keeps the high one. */
 CKR_API uint32_t ckr_rng_u32(ckr_rng *r)
 {
+    if (!r) return 0;
     if (ckr__rng_is_mt(r->kind)) return ckr__mt_u32(r);
     if (r->kind == CKR_RNG_LLMC) return ckr__xorshift_next(r);
     if (!ckr__rng_is_bitgen(r->kind)) return 0;
@@ -19677,6 +19709,7 @@ static bool ckr__rng_has_words(const ckr_rng *r)
 
 CKR_API ckr_result ckr_rng_u32_fill(ckr_rng *r, uint64_t n, uint32_t *out)
 {
+    if (!r || (n && !out)) return CKR_E_ARG;
     if (!ckr__rng_has_words(r)) return CKR_E_UNSUPPORTED;
     if (ckr__rng_is_mt(r->kind)) ckr__mt_fill(r, out, n);
     else for (uint64_t i = 0; i < n; i++) out[i] = ckr_rng_u32(r);
@@ -19771,7 +19804,7 @@ CKR_API ckr_result ckr_rng_seed(ckr_rng *r, ckr_rng_kind kind, uint64_t seed)
 {
     const uint32_t limbs[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
     const size_t n = seed >> 32 ? 2 : 1;
-    if (kind <= CKR_RNG_NONE || kind >= CKR_RNG_OPAQUE || (kind == CKR_RNG_NUMPY && n > 1) ||
+    if (!r || kind <= CKR_RNG_NONE || kind >= CKR_RNG_OPAQUE || (kind == CKR_RNG_NUMPY && n > 1) ||
         (kind == CKR_RNG_LLMC && !seed))
         return CKR_E_ARG;
     memset(r, 0, sizeof *r);
@@ -20122,6 +20155,8 @@ CKR_API ckr_result ckr_rng_decode(ckr_rng_kind kind, const void *bytes, size_t n
     if (!err) err = &own;
     memset(err, 0, sizeof *err);
     err->offset = CKR_NO_OFFSET;
+    CKR__NEEDS(bytes || !n, "bytes");
+    CKR__NEEDS(out, "out");
     ckr_result r = ckr__rng_bytes(err, kind, (const uint8_t *)bytes, n, out);
     if (r != CKR_OK) memset(out, 0, sizeof *out);
     return r;
@@ -20160,6 +20195,7 @@ static size_t ckr__rng_to_bytes(const ckr_rng *r, uint8_t *out)
 
 CKR_API size_t ckr_rng_encode(const ckr_rng *r, void *out, size_t cap)
 {
+    if (!r) return 0;
     ckr_rng from = *r;
     size_t n = ckr__rng_bytes_size(r);
     const bool own = n > 0;
@@ -20173,6 +20209,7 @@ CKR_API size_t ckr_rng_encode(const ckr_rng *r, void *out, size_t cap)
 
 CKR_API size_t ckr_rng_words(const ckr_rng *r, void *out, size_t cap)
 {
+    if (!r) return 0;
     const bool mt = ckr__rng_is_mt(r->kind), one = r->kind == CKR_RNG_LLMC ||
                     r->kind == CKR_RNG_JAX || r->kind == CKR_RNG_XLA;
     const size_t words = mt ? 624 : one ? 1 : r->kind == CKR_RNG_PHILOX ? 10 : 4,
@@ -20799,6 +20836,7 @@ static size_t ckr__rng_canonical(const ckr_rng *r, bool label, uint8_t *out)
 
 CKR_API bool ckr_rng_equal(const ckr_rng *a, const ckr_rng *b)
 {
+    if (!a || !b) return a == b;
     uint8_t p[CKR__RNG_CANONICAL_MAX], q[CKR__RNG_CANONICAL_MAX];
     ckr_rng x = *a, y = *b;
     if (a->kind != b->kind) return false;
@@ -20812,6 +20850,7 @@ CKR_API bool ckr_rng_equal(const ckr_rng *a, const ckr_rng *b)
 /* The stream in another framework's container; torch's own cannot hold position 0. */
 CKR_API bool ckr_rng_convert(const ckr_rng *r, ckr_rng_kind kind, ckr_rng *out)
 {
+    if (!r || !out) return false;
     const ckr_rng from = *r;
     const bool torch = kind == CKR_RNG_TORCH_CPU || kind == CKR_RNG_LLMC_MT;
     if (!ckr__rng_is_mt(kind) || !ckr__rng_is_mt(from.kind)) return false;
@@ -20831,6 +20870,7 @@ CKR_API bool ckr_rng_convert(const ckr_rng *r, ckr_rng_kind kind, ckr_rng *out)
 /* Words from a to b, by twisting; the same stream elsewhere is not looked for behind a. */
 CKR_API bool ckr_rng_distance(const ckr_rng *a, const ckr_rng *b, uint64_t max, uint64_t *out)
 {
+    if (!a || !b || !out) return false;
     ckr_rng x = *a, y = *b;
     uint64_t done = 0;
     if (a->kind != b->kind) return false;
@@ -21058,6 +21098,7 @@ static void ckr__xorshift_jump(ckr_rng *r, uint64_t n, uint32_t shift)
 
 CKR_API ckr_result ckr_rng_jump(ckr_rng *r, uint64_t n, uint32_t shift)
 {
+    if (!r) return CKR_E_ARG;
     const ckr__u128 by = { shift < 64 ? n << shift : 0, shift == 0 || shift >= 128 ? 0
                            : shift < 64 ? n >> (64 - shift) : n << (shift - 64) };
     const bool small = shift < 64 && by.hi == 0;
@@ -21291,6 +21332,7 @@ static CKR__NOINLINE ckr_result ckr__rng_uniform_body(ckr_rng *r, ckr_dtype t, d
 CKR_API ckr_result ckr_rng_uniform(ckr_rng *r, ckr_dtype t, double lo, double hi, uint64_t n,
                                    void *out)
 {
+    if (!r || (n && !out)) return CKR_E_ARG;
     CKR__IN_FENV(ckr_result, ckr__rng_uniform_body(r, t, lo, hi, n, out));
 }
 
@@ -21576,6 +21618,7 @@ static CKR__NOINLINE ckr_result ckr__rng_normal_body(ckr_rng *r, ckr_dtype t, do
 CKR_API ckr_result ckr_rng_normal(ckr_rng *r, ckr_dtype t, double mean, double std, uint64_t n,
                                   void *out)
 {
+    if (!r || (n && !out)) return CKR_E_ARG;
     CKR__IN_FENV(ckr_result, ckr__rng_normal_body(r, t, mean, std, n, out));
 }
 
@@ -21606,6 +21649,7 @@ static uint64_t ckr__python_below(ckr_rng *r, uint64_t n)
 
 CKR_API ckr_result ckr_rng_bits(ckr_rng *r, uint32_t k, uint64_t *out)
 {
+    if (!r || !out) return CKR_E_ARG;
     if (r->kind != CKR_RNG_PYTHON) return CKR_E_UNSUPPORTED;
     if (k < 1 || k > 64) return CKR_E_ARG;
     *out = ckr__python_bits(r, k);
@@ -21748,6 +21792,7 @@ static CKR__NOINLINE ckr_result ckr__rng_integers_body(ckr_rng *r, ckr_dtype t, 
 CKR_API ckr_result ckr_rng_integers(ckr_rng *r, ckr_dtype t, int64_t lo, int64_t hi, uint64_t n,
                                     int64_t *out)
 {
+    if (!r || (n && !out)) return CKR_E_ARG;
     CKR__IN_FENV(ckr_result, ckr__rng_integers_body(r, t, lo, hi, n, out));
 }
 
@@ -21771,6 +21816,7 @@ static uint64_t ckr__torch_values(ckr_dtype t)
 
 CKR_API ckr_result ckr_rng_random(ckr_rng *r, ckr_dtype t, uint64_t n, int64_t *out)
 {
+    if (!r || (n && !out)) return CKR_E_ARG;
     const uint64_t values = ckr__torch_values(t);
     if (r->kind != CKR_RNG_TORCH_CPU) return CKR_E_UNSUPPORTED;
     if (!values) return CKR_E_ARG;
@@ -21788,6 +21834,7 @@ static void ckr__swap_i64(int64_t *a, int64_t *b)
 
 CKR_API ckr_result ckr_rng_permutation(ckr_rng *r, uint64_t n, int64_t *out)
 {
+    if (!r || (n && !out)) return CKR_E_ARG;
     const ckr_rng_kind k = (ckr_rng_kind)r->kind;
     if (!ckr__rng_is_mt(k) && !ckr__rng_is_bitgen(k)) return CKR_E_UNSUPPORTED;
     for (uint64_t i = 0; i < n; i++) out[i] = (int64_t)i;
@@ -30355,6 +30402,9 @@ CKR_API ckr_result ckr_schedule_values(const ckr_schedule *s, ckr_column column,
                                        uint64_t n, double *out, const ckr_env *env,
                                        ckr_error *err)
 {
+    CKR__NEEDS(s, "s");
+    CKR__NEEDS(out || !n, "out");
+    if ((uint32_t)column > CKR_COLUMN_MOMENTUM) return ckr__unknown(err, "column");
     CKR__IN_FENV(ckr_result, ckr__schedule_values_body(s, column, first, n, out, env, err));
 }
 
@@ -30374,6 +30424,8 @@ struct ckr_ckpt {
     ckr_node   *root;          /* of ckr_tree_open                                     */
     bool        by_hand;       /* of ckr_ckpt_create                                   */
     ckr__map    put;           /* "NAME\0SLOT" of what was put                         */
+    ckr__map    grouped;       /* parameters of put groups, and "\0NAME" of these; the value is
+                                  CKR__GROUPS_NONE where the put failed                */
     uint64_t    n_puts;        /* of all kinds                                         */
 };
 
@@ -30585,11 +30637,14 @@ static CKR__NOINLINE ckr_result ckr__ckpt_rng_body(const ckr_ckpt *k, const ckr_
 {
     ckr_rng_want as_saved = CKR_ZERO;
     ckr_result r;
+    if (!want) want = &as_saved;
+    if ((uint32_t)want->mode > CKR_MODE_TRANSFER || (uint32_t)want->policy > CKR_RNG_RESEED)
+        return ckr__unknown(err, (uint32_t)want->mode > CKR_MODE_TRANSFER ? "mode" : "policy");
     ckr__streams *own = (ckr__streams *)ckr__owner_make(&k->ctx.env, &k->ctx.limits, sizeof *own,
                                                         err, &r);
     *out = NULL;
     if (!own) return r;
-    r = ckr__rng_of_ckpt(&own->c, k, want ? want : &as_saved, NULL, &own->streams);
+    r = ckr__rng_of_ckpt(&own->c, k, want, NULL, &own->streams);
     own->c.err = &own->c.own_err;
     if (r == CKR_OK) *out = &own->streams;
     else ckr_rng_streams_free(&own->streams);
@@ -30599,6 +30654,9 @@ static CKR__NOINLINE ckr_result ckr__ckpt_rng_body(const ckr_ckpt *k, const ckr_
 CKR_API ckr_result ckr_ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want, ckr_rng_streams **out,
                                 ckr_error *err)
 {
+    if (out) *out = NULL;
+    CKR__NEEDS(k, "c");
+    CKR__NEEDS(out, "out");
     CKR__IN_FENV(ckr_result, ckr__ckpt_rng_body(k, want, out, err));
 }
 
@@ -30610,7 +30668,7 @@ CKR_API void ckr_rng_streams_free(ckr_rng_streams *s)
 CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t rank,
                                           const char *kind, const char *name)
 {
-    if (rank >= s->n_ranks) return NULL;
+    if (!s || !kind || !name || rank >= s->n_ranks) return NULL;
     for (uint32_t i = 0; i < s->n_streams; i++) {
         const ckr_rng_given *g = &s->given[(uint64_t)rank * s->n_streams + i];
         if (!strcmp(g->kind, kind) && !strcmp(g->name, name)) return g;
@@ -31650,6 +31708,95 @@ static ckr_result ckr__plan_emit(ckr_plan *p, const ckr__dialect *d)
     return p->ctx.err->code;
 }
 
+static ckr_result ckr__arg_bad(ckr__ctx *c, const char *where, const char *text)
+{
+    return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, where, "%s", text);
+}
+
+/* "[4, 3]"; NULL: out of memory. */
+static const char *ckr__shape_text(ckr__ctx *c, uint32_t n, const int64_t *shape)
+{
+    const char *text = "[";
+    for (uint32_t i = 0; i < n && text; i++)
+        text = ckr__printf(c, "%s%s%lld", text, i ? ", " : "", (long long)shape[i]);
+    return text ? ckr__printf(c, "%s]", text) : NULL;
+}
+
+/* Values that an enum does not have, and arrays that are not there. */
+static ckr_result ckr__target_check(ckr__ctx *c, const ckr_target *t)
+{
+    const struct { const char *name; uint32_t value, last; } choices[] = {
+        { "mode", (uint32_t)t->mode, CKR_MODE_TRANSFER },
+        { "without", t->without, 2 * CKR_DATA - 1 },
+        { "dtype", (uint32_t)t->dtype, CKR_DTYPE_COUNT_ - 1 },
+        { "lr_policy", (uint32_t)t->lr_policy, CKR_LR_REWARM },
+        { "rng", (uint32_t)t->rng, CKR_RNG_RESEED },
+        { "topology.zero", (uint32_t)(t->topology.zero - CKR_ZERO_OFF), 3 - CKR_ZERO_OFF }
+    };
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
+        if (choices[i].value > choices[i].last)
+            return ckr__arg_bad(c, choices[i].name, "it has no such value");
+    if (t->vocab < 0) return ckr__arg_bad(c, "vocab", "a number of rows below 0");
+    if (t->rewarm_steps < 0) return ckr__arg_bad(c, "rewarm_steps", "a number of steps below 0");
+    if (!(t->max_lr_jump >= 0)) return ckr__arg_bad(c, "max_lr_jump", "no ratio");
+    if (t->n_sets && !t->sets) return ckr__arg_bad(c, "sets", "NULL, and n_sets is not 0");
+    if (t->n_groups && !t->groups) return ckr__arg_bad(c, "groups", "NULL, and n_groups is not 0");
+    if (t->n_options && !t->options)
+        return ckr__arg_bad(c, "options", "NULL, and n_options is not 0");
+    for (uint64_t i = 0; i < t->n_groups; i++) {
+        const ckr_group *g = &t->groups[i];
+        bool named = !g->n_params || g->params;
+        for (uint64_t k = 0; k < g->n_params && named; k++) named = g->params[k] != NULL;
+        if (!named) return ckr__arg_bad(c, "groups", "a parameter without a name");
+    }
+    return CKR_OK;
+}
+
+/* A slot that by its name has a value for each element of its parameter. */
+static ckr_result ckr__hand_slot(ckr__ctx *c, const ckr_tensor *t, const ckr_tensor *param)
+{
+    const uint32_t n = param->n_dims;
+    if ((!ckr__own_shape(t->slot) && strcmp(t->slot, "master") != 0) ||
+        (t->n_dims == n && (!n || !memcmp(t->shape, param->shape, n * sizeof *t->shape))))
+        return CKR_OK;
+    const char *have = ckr__shape_text(c, t->n_dims, t->shape),
+               *want = ckr__shape_text(c, n, param->shape);
+    if (!have || !want) return ckr__oom(c);
+    return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, t->name,
+                     "its %s is of shape %s, and the parameter of %s", t->slot, have, want);
+}
+
+/* What was put by hand, in any order, is one run: what a group lists and what a slot is of are
+   parameters. A state without tensors is one of groups and schedules only. */
+static ckr_result ckr__hand_check(ckr__ctx *c, const ckr_ckpt *k)
+{
+    const ckr_state *s = &k->state;
+    ckr__map params = { c, NULL, 0, 0 };
+    uint64_t at = 0;
+    for (uint64_t i = 0; i < s->n_tensors; i++)
+        if (!strcmp(s->tensors[i]->slot, "param"))
+            ckr__map_put(&params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(c); i++) {
+        const ckr_tensor *t = s->tensors[i];
+        if (!strcmp(t->slot, "param")) continue;
+        if (ckr__map_find(&params, t->name, strlen(t->name), &at))
+            ckr__hand_slot(c, t, s->tensors[at]);
+        else
+            ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, t->name,
+                      "%s of a parameter that was not put", t->slot);
+    }
+    for (uint64_t i = 0; i < s->n_groups && s->n_tensors && !ckr__failed(c); i++)
+        for (uint64_t j = 0; j < s->groups[i].n_params && !ckr__failed(c); j++) {
+            const char *name = s->groups[i].params[j];
+            if (!ckr__map_find(&params, name, strlen(name), NULL))
+                ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, name,
+                          "group %s lists it, and no such parameter was put",
+                          s->groups[i].name ? s->groups[i].name : "without a name");
+        }
+    ckr__map_free(&params);
+    return c->err->code;
+}
+
 static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, uint64_t max_bytes,
                                  ckr__plan_depth depth, ckr_plan **out, ckr_error *err)
 {
@@ -31670,6 +31817,13 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     if (target) p->target = *target;
     p->asked = p->target;
     p->depth = depth;
+    r = ckr__target_check(&p->ctx, &p->target);
+    if (r == CKR_OK && src->by_hand) r = ckr__hand_check(&p->ctx, src);
+    if (r != CKR_OK) {
+        p->ctx.err = &p->ctx.own_err;
+        ckr_plan_free(p);
+        return r;
+    }
     p->out.zero_told = p->target.topology.zero > 0 || p->target.topology.zero == CKR_ZERO_OFF;
     ckr__plan_target(p, &src->state);
     p->out.zero = p->target.topology.zero;
@@ -31731,18 +31885,24 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
 CKR_API ckr_result ckr_plan_create(const ckr_ckpt *src, const ckr_target *target,
                                    uint64_t max_bytes, ckr_plan **out, ckr_error *err)
 {
+    if (out) *out = NULL;
+    CKR__NEEDS(src, "src");
+    CKR__NEEDS(out, "out");
     CKR__IN_FENV(ckr_result, ckr__plan_make(src, target, max_bytes, CKR__PLAN_WHOLE, out, err));
 }
 
 CKR_API ckr_result ckr_plan_decide(const ckr_ckpt *src, const ckr_target *target, ckr_plan **out,
                                    ckr_error *err)
 {
+    if (out) *out = NULL;
+    CKR__NEEDS(src, "src");
+    CKR__NEEDS(out, "out");
     CKR__IN_FENV(ckr_result, ckr__plan_make(src, target, 0, CKR__PLAN_DECIDED, out, err));
 }
 
 CKR_API const ckr_plan_facts *ckr_plan_info(const ckr_plan *p)
 {
-    return &p->facts;
+    return p ? &p->facts : NULL;
 }
 
 CKR_API void ckr_plan_free(ckr_plan *p)
@@ -32626,6 +32786,8 @@ static CKR__NOINLINE ckr_result ckr__plan_write_body(ckr_plan *p, const char *pa
 CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *receipt,
                                   ckr_error *err)
 {
+    CKR__NEEDS(p, "p");
+    CKR__NEEDS(path, "path");
     CKR__IN_FENV(ckr_result, ckr__plan_write_body(p, path, receipt, err));
 }
 
@@ -32801,6 +32963,24 @@ static ckr_result ckr__read_ops(ckr__ctx *c, ckr__jobs *jobs, const ckr_tensor *
     return c->err->code;
 }
 
+/* Is it the tensor that the reader's own model has? */
+static ckr_result ckr__read_expected(ckr__ctx *c, const ckr_read *r)
+{
+    const ckr_tensor *t = r->tensor;
+    const bool dtype = r->dtype == CKR_DTYPE_NONE || r->dtype == t->dtype;
+    if (dtype && (!r->shape ||
+                  (r->n_dims == t->n_dims &&
+                   (!t->n_dims || !memcmp(r->shape, t->shape, t->n_dims * sizeof *t->shape)))))
+        return CKR_OK;
+    const char *want = r->shape ? ckr__shape_text(c, r->n_dims, r->shape) : "any shape",
+               *have = ckr__shape_text(c, t->n_dims, t->shape);
+    if (!want || !have) return ckr__oom(c);
+    return ckr__fail(c->err, CKR_ITEM_READ_SHAPE, NULL, CKR_NO_OFFSET, t->name,
+                     "the checkpoint has %s of %s, the reader expects %s of %s",
+                     ckr_dtype_name(t->dtype), have,
+                     r->dtype == CKR_DTYPE_NONE ? "any dtype" : ckr_dtype_name(r->dtype), want);
+}
+
 static ckr_result ckr__read_add(ckr__ctx *c, ckr__jobs *jobs, const ckr_read *r)
 {
     const ckr_tensor *t = r->tensor;
@@ -32811,6 +32991,7 @@ static ckr_result ckr__read_add(ckr__ctx *c, ckr__jobs *jobs, const ckr_read *r)
     if (!t || (r->start && !r->count))
         return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, t ? t->name : "tensor",
                          t ? "a start without a count" : "no tensor: is its name in the state?");
+    if (ckr__read_expected(c, r) != CKR_OK) return c->err->code;
     ckr_dtype as = r->as == CKR_DTYPE_NONE ? t->dtype : r->as;
     for (uint32_t d = 0; d < t->n_dims; d++) {
         v[d] = r->start ? r->start[d] : 0;
@@ -32866,6 +33047,8 @@ static CKR__NOINLINE ckr_result ckr__ckpt_read_body(const ckr_ckpt *ckpt, const 
 CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *ckpt, const ckr_read *reads, size_t n,
                                  ckr_error *err)
 {
+    CKR__NEEDS(ckpt, "c");
+    CKR__NEEDS(reads || !n, "reads");
     CKR__IN_FENV(ckr_result, ckr__ckpt_read_body(ckpt, reads, n, err));
 }
 
@@ -32919,6 +33102,9 @@ static CKR__NOINLINE ckr_result ckr__ckpt_copies_body(const ckr_ckpt *ckpt, cons
 CKR_API ckr_result ckr_ckpt_copies(const ckr_ckpt *ckpt, const ckr_read *reads, size_t n,
                                    ckr_copy *copies, size_t *n_copies, ckr_error *err)
 {
+    CKR__NEEDS(ckpt, "c");
+    CKR__NEEDS(reads || !n, "reads");
+    CKR__NEEDS(n_copies, "n_copies");
     CKR__IN_FENV(ckr_result, ckr__ckpt_copies_body(ckpt, reads, n, copies, n_copies, err));
 }
 
@@ -32944,12 +33130,15 @@ static CKR__NOINLINE ckr_result ckr__ckpt_bytes_body(const ckr_ckpt *ckpt, uint3
 CKR_API ckr_result ckr_ckpt_bytes(const ckr_ckpt *ckpt, uint32_t file, uint64_t offset, void *dst,
                                   size_t n, ckr_error *err)
 {
+    CKR__NEEDS(ckpt, "c");
+    CKR__NEEDS(dst || !n, "dst");
     CKR__IN_FENV(ckr_result, ckr__ckpt_bytes_body(ckpt, file, offset, dst, n, err));
 }
 
 CKR_API void ckr_digest_finish(const uint64_t sums[2], ckr_dtype dtype, uint32_t n_dims,
                                const int64_t *shape, uint8_t digest[16])
 {
+    if (!sums || !digest || (n_dims && !shape)) return;
     ckr__digest_final(sums, dtype, n_dims, shape, digest);
 }
 
@@ -33126,6 +33315,8 @@ static CKR__NOINLINE ckr_result ckr__ckpt_digest_body(const ckr_ckpt *ckpt, uint
 CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16], uint8_t total[16],
                                    ckr_error *err)
 {
+    CKR__NEEDS(ckpt, "c");
+    CKR__NEEDS(total, "total");
     CKR__IN_FENV(ckr_result, ckr__ckpt_digest_body(ckpt, each, total, err));
 }
 
@@ -33267,6 +33458,9 @@ static CKR__NOINLINE ckr_result ckr__ckpt_check_body(const ckr_ckpt *ckpt, ckr_r
 
 CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *ckpt, ckr_report **out, ckr_error *err)
 {
+    if (out) *out = NULL;
+    CKR__NEEDS(ckpt, "c");
+    CKR__NEEDS(out, "out");
     CKR__IN_FENV(ckr_result, ckr__ckpt_check_body(ckpt, out, err));
 }
 
@@ -33407,6 +33601,10 @@ static CKR__NOINLINE ckr_result ckr__ckpt_diff_body(const ckr_ckpt *a, const ckr
 CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff **out,
                                  ckr_error *err)
 {
+    if (out) *out = NULL;
+    CKR__NEEDS(a, "a");
+    CKR__NEEDS(b, "b");
+    CKR__NEEDS(out, "out");
     CKR__IN_FENV(ckr_result, ckr__ckpt_diff_body(a, b, out, err));
 }
 
@@ -38173,7 +38371,7 @@ static ckr_tensor *ckr__gpt_make(ckr__gpt *g, const ckr__gpt_names *to, int64_t 
                         "its shape does not fit the model's other tensors, or its dtype differs "
                         "from those that are fused with it", "--without optimizer,groups,schedule "
                                                             "if it belongs to the optimizer");
-    if (!m || !ok) return NULL;
+    if (!m || !ok || ckr__failed(g->c)) return NULL;
     first = m->parts[0].from;
     rows = m->tensor.shape[m->turned];
     return m->n == 1 && m->parts[0].layer < 0 && m->parts[0].turned == m->turned &&
@@ -60755,6 +60953,10 @@ static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *
 static ckr_result ckr__ckpt_new(const ckr_open_desc *desc, ckr_ckpt **out, ckr_error *err)
 {
     ckr_result r;
+    *out = NULL;
+    if (desc && desc->vocab < 0) return ckr__unknown(err, "vocab");
+    for (size_t i = 0; desc && i < desc->n_names; i++)
+        CKR__NEEDS(desc->names && desc->names[i], "names");
     *out = (ckr_ckpt *)ckr__owner_make(desc ? desc->env : NULL, desc ? &desc->limits : NULL,
                                        sizeof **out, err, &r);
     if (!*out) return r;
@@ -60787,6 +60989,9 @@ static CKR__NOINLINE ckr_result ckr__ckpt_open_body(const char *path, const ckr_
 CKR_API ckr_result ckr_ckpt_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
                                  ckr_error *err)
 {
+    if (out) *out = NULL;
+    CKR__NEEDS(path, "path");
+    CKR__NEEDS(out, "out");
     CKR__IN_FENV(ckr_result, ckr__ckpt_open_body(path, desc, out, err));
 }
 
@@ -60805,6 +61010,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_create_body(const ckr_open_desc *desc,
 
 CKR_API ckr_result ckr_ckpt_create(const ckr_open_desc *desc, ckr_ckpt **out, ckr_error *err)
 {
+    CKR__NEEDS(out, "out");
     CKR__IN_FENV(ckr_result, ckr__ckpt_create_body(desc, out, err));
 }
 
@@ -60875,10 +61081,31 @@ CKR_API ckr_result ckr_ckpt_put(ckr_ckpt *k, const char *name, const char *slot,
                                 uint32_t n_dims, const int64_t *shape, const void *data,
                                 ckr_error *err)
 {
+    CKR__NEEDS(k, "c");
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                                    : ckr__ckpt_put_body(k, name, slot, dtype, n_dims, shape,
                                                         data)));
+}
+
+/* Group number k->state.n_groups takes a name, which no group has. False: one has, or out of
+   memory; the error is set. */
+static bool ckr__group_takes(ckr_ckpt *k, const char *key, size_t n, const char *what)
+{
+    ckr__map *m = &k->grouped;
+    uint64_t of;
+    m->c = &k->ctx;
+    if (ckr__map_find(m, key, n, &of) && of != CKR__GROUPS_NONE) {
+        ckr__put_bad(&k->ctx, *key ? key : key + 1, what);
+        return false;
+    }
+    return ckr__map_put(m, key, n, k->state.n_groups, NULL);
+}
+
+static void ckr__group_lets_go(ckr_ckpt *k, const char *key, size_t n)
+{
+    const uint64_t hash = ckr__hash_keyed(k->ctx.seed, key, n, 0);
+    ckr__map_probe(&k->grouped, key, n, hash)->value = CKR__GROUPS_NONE;
 }
 
 static CKR__NOINLINE ckr_result ckr__ckpt_put_group_body(ckr_ckpt *k, const char *name,
@@ -60888,8 +61115,14 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_group_body(ckr_ckpt *k, const char
 {
     ckr__ctx *c = &k->ctx;
     const char **names = CKR__NEW_N(c, const char *, n_params);
+    char *own = name ? (char *)ckr__arena(c, strlen(name) + 2) : NULL;
     ckr_node *d = ckr__make(c, CKR_NODE_DICT);
-    if (!names || !d) return c->err->code;
+    uint64_t taken = 0;
+    if (!names || !d || (name && !own)) return c->err->code;
+    if (own) {
+        *own = 0;
+        memcpy(own + 1, name, strlen(name) + 1);
+    }
     for (uint64_t i = 0; i < n_params; i++) {
         names[i] = ckr__strdup(c, params[i]);
         if (!names[i]) return ckr__put_bad(c, name, "a parameter without a name");
@@ -60898,11 +61131,21 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_group_body(ckr_ckpt *k, const char
         if (!hyper[h].key ||
             !ckr__node_set(c, d, hyper[h].key, ckr__make_float(c, hyper[h].value)))
             return ckr__put_bad(c, name, "a hyper-parameter without a key");
-    ckr_group *g = CKR__PUSH(ckr_group, c, k->state.groups, k->state.n_groups);
-    g->name = name ? ckr__strdup(c, name) : NULL;
-    g->params = names;
-    g->n_params = n_params;
-    g->hyper = d;
+    bool ok = !own || ckr__group_takes(k, own, strlen(name) + 1, "a group with this name was put");
+    const bool named = ok && own;
+    for (; ok && taken < n_params; taken += ok)
+        ok = ckr__group_takes(k, names[taken], strlen(names[taken]),
+                              "a parameter that is in a group already");
+    ckr_group *g = ok ? CKR__PUSH(ckr_group, c, k->state.groups, k->state.n_groups) : NULL;
+    if (g && !ckr__failed(c)) {
+        g->name = own ? own + 1 : NULL;
+        g->params = names;
+        g->n_params = n_params;
+        g->hyper = d;
+        return CKR_OK;
+    }
+    while (taken > 0) taken--, ckr__group_lets_go(k, names[taken], strlen(names[taken]));
+    if (named) ckr__group_lets_go(k, own, strlen(name) + 1);
     return c->err->code;
 }
 
@@ -60910,6 +61153,9 @@ CKR_API ckr_result ckr_ckpt_put_group(ckr_ckpt *k, const char *name, const char 
                                       uint64_t n_params, const ckr_hyper *hyper, size_t n_hyper,
                                       ckr_error *err)
 {
+    CKR__NEEDS(k, "c");
+    CKR__NEEDS(params || !n_params, "params");
+    CKR__NEEDS(hyper || !n_hyper, "hyper");
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                                    : ckr__ckpt_put_group_body(k, name, params, n_params, hyper,
@@ -60967,6 +61213,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_schedule_body(ckr_ckpt *k, const c
 CKR_API ckr_result ckr_ckpt_put_schedule(ckr_ckpt *k, const char *schedule, int64_t updates,
                                          ckr_error *err)
 {
+    CKR__NEEDS(k, "c");
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                                    : ckr__ckpt_put_schedule_body(k, schedule, updates)));
@@ -60991,6 +61238,8 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_decided_body(ckr_ckpt *k, const ck
 CKR_API ckr_result ckr_ckpt_put_decided(ckr_ckpt *k, const ckr_schedule *s, int64_t updates,
                                         ckr_error *err)
 {
+    CKR__NEEDS(k, "c");
+    CKR__NEEDS(s, "s");
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                                    : ckr__ckpt_put_decided_body(k, s, updates)));
@@ -60999,35 +61248,36 @@ CKR_API ckr_result ckr_ckpt_put_decided(ckr_ckpt *k, const ckr_schedule *s, int6
 CKR_API void ckr_ckpt_close(ckr_ckpt *k)
 {
     if (k && k->put.slots) ckr__map_free(&k->put);
+    if (k && k->grouped.slots) ckr__map_free(&k->grouped);
     ckr__owner_free(k, sizeof *k);
 }
 
 CKR_API const ckr_state *ckr_ckpt_state(const ckr_ckpt *c)
 {
-    return &c->state;
+    return c ? &c->state : NULL;
 }
 
 CKR_API const ckr_schedule *ckr_ckpt_schedule(const ckr_ckpt *c, uint64_t index)
 {
-    return index < c->state.n_schedules ? &c->state.schedules[index] : NULL;
+    return c && index < c->state.n_schedules ? &c->state.schedules[index] : NULL;
 }
 
 CKR_API const char *ckr_ckpt_path(const ckr_ckpt *c)
 {
-    return c->dir ? c->dir : c->path;
+    return !c ? NULL : c->dir ? c->dir : c->path;
 }
 
 CKR_API uint32_t ckr_ckpt_files(const ckr_ckpt *c, uint64_t *bytes)
 {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < c->ctx.n_files; i++) n += c->ctx.files[i].size;
+    for (uint32_t i = 0; c && i < c->ctx.n_files; i++) n += c->ctx.files[i].size;
     if (bytes) *bytes = n;
-    return c->ctx.n_files;
+    return c ? c->ctx.n_files : 0;
 }
 
 CKR_API const ckr_tensor *ckr_ckpt_tensor(const ckr_ckpt *c, const char *name, const char *slot)
 {
-    return ckr__tensor_find(&c->state, name, slot);
+    return c && name && slot ? ckr__tensor_find(&c->state, name, slot) : NULL;
 }
 
 /* A file of a dialect's own format, or of any that is known by itself. */
@@ -61052,12 +61302,15 @@ static CKR__NOINLINE ckr_result ckr__tree_open_body(const char *path, const ckr_
 CKR_API ckr_result ckr_tree_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
                                  ckr_error *err)
 {
+    if (out) *out = NULL;
+    CKR__NEEDS(path, "path");
+    CKR__NEEDS(out, "out");
     CKR__IN_FENV(ckr_result, ckr__tree_open_body(path, desc, out, err));
 }
 
 CKR_API const ckr_node *ckr_ckpt_root(const ckr_ckpt *c)
 {
-    return c->root;
+    return c ? c->root : NULL;
 }
 
 /* >>ckpt.side: what the target's format cannot hold, and what was written */
@@ -61892,6 +62145,9 @@ static CKR__NOINLINE ckr_result ckr__view_read_body(const ckr_ckpt *ckpt, const 
 CKR_API ckr_result ckr_view_read(const ckr_ckpt *ckpt, const ckr_view *v, int64_t first, int64_t n,
                                  void *dst, ckr_error *err)
 {
+    CKR__NEEDS(ckpt, "c");
+    CKR__NEEDS(v, "v");
+    CKR__NEEDS(dst || !n, "dst");
     CKR__IN_FENV(ckr_result, ckr__view_read_body(ckpt, v, first, n, dst, err));
 }
 
