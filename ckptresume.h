@@ -25271,8 +25271,8 @@ static ckr_result ckr__say_clock(ckr__ctx *c, const ckr_schedule *was, const ckr
                                  const char *known, const char *unknown, const char *remedy)
 {
     char a[64], b[64];
-    ckr__sprint(a, sizeof a, "%lld, %g an update", (long long)was->position, was->rate);
-    ckr__sprint(b, sizeof b, "%lld, %g an update", (long long)now->position, now->rate);
+    ckr__sprint(a, sizeof a, "%lld (%g per update)", (long long)was->position, was->rate);
+    ckr__sprint(b, sizeof b, "%lld (%g per update)", (long long)now->position, now->rate);
     return now->opaque ? ckr__say(c, "CKR_LR_CLOCK", CKR_APPROX, "last_epoch of the scheduler", a,
                                   b, unknown, remedy)
                        : ckr__say(c, "CKR_LR_CLOCK", CKR_CHANGED, "last_epoch of the scheduler", a,
@@ -25316,10 +25316,8 @@ static ckr_result ckr__batch_unknown(ckr__ctx *c, uint32_t was, uint32_t ranks)
                     ckr__printf(c, "on %u ranks", (unsigned)was),
                     ckr__printf(c, "on %u ranks", (unsigned)ranks),
                     "no file records the saved run's batch: with the same batch per rank, an "
-                    "update now covers a different number of samples, and an epoch has a different "
-                    "number of updates",
-                    "--set batch_size=N: the samples of one update; the settings then say each "
-                    "rank's share");
+                    "update now covers a different number of samples",
+                    "--set batch_size=N, the samples of one update, keeps it");
 }
 
 /* The coming run's ranks cannot share the batch: the nearest one that they can is taken. */
@@ -30144,8 +30142,9 @@ static ckr_result ckr__decide_behind(ckr__decide *d)
         return CKR_OK;
     ckr__sprint(at, sizeof at, "update %.0f", ckr__sched_done(&own, end) + 2);
     return ckr__say(d->c, "CKR_W_LR_REBOUND", CKR_CHANGED, d->after->kind, NULL, at,
-                    "behind its end this scheduler goes on by itself: it rises again, or goes "
-                    "below 0", "end the run there, or give a schedule that reaches further");
+                    ckr__printf(d->c, "past its last step this scheduler keeps moving: from %s "
+                                      "the LR rises or turns negative", at),
+                    "end the run there, or give a schedule that reaches further");
 }
 
 /* What is so from an update on; 0: it never is. */
