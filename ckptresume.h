@@ -82,7 +82,9 @@
    A call returns a class (ckr_result) and fills the caller's ckr_error, when there is one: the
    item that failed, the file, the byte offset or key path, a sentence with what was found and what
    was expected, and the remedy if there is one. Outputs of a failed call are NULL. Items are
-   stable: ckr_item_name gives their names.
+   stable: ckr_item_name gives their names. A mistake of the caller's is CKR_E_ARG, never a crash: a
+   NULL that the documentation does not allow, a mode that is none, a group of a parameter that does
+   not exist. Functions that return no ckr_result answer it as nothing: NULL, 0, false.
 
    Memory, lifetime, threads
    -------------------------
@@ -172,9 +174,9 @@
        >>groups.values >>groups.notes >>groups.classes >>groups.gather >>groups.params
        >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
        >>plan.former >>plan.proof >>trust >>output >>output.paths >>verify >>verify.check
-       >>verify.diff >>verify.members >>kit.streams >>kit.files >>kit.runs >>kit.parts >>kit.curve
-       >>kit.dist >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer >>script.find
-       >>kit.fresh >>kit.gpt >>fsdp >>verl >>nanotron >>nanotron.files >>nanotron.probe
+       >>verify.diff >>verify.members >>kit.streams >>kit.files >>kit.runs >>kit.needs >>kit.parts
+       >>kit.curve >>kit.dist >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer
+       >>script.find >>kit.fresh >>kit.gpt >>fsdp >>verl >>nanotron >>nanotron.files >>nanotron.probe
        >>nanotron.topology >>nanotron.model >>nanotron.weights >>nanotron.optimizer
        >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit >>nanotron.adopt
        >>plain >>torch_ranks >>torchtune >>accelerate >>accelerate.files >>accelerate.probe
@@ -194,9 +196,8 @@
        >>megatron.distributed >>megatron.schedule.read >>megatron.random >>megatron.read
        >>megatron.dist >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect
        >>megatron.dist.read >>megatron.emit >>megatron.dist.emit >>megatron.adopt >>lightning
-       >>dialect.table >>ckpt >>ckpt.side >>ckpt.diff >>view >>epilogue
-
-   Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
+       >>dialect.table >>ckpt >>ckpt.side >>ckpt.diff >>view >>epilogue Versions: CKR_VERSION_*;
+       items, notes' codes and JSON keys are added, never renamed. */
 
 /* before any include: strict -std=c99 hides pread, fseeko and 64-bit off_t otherwise */
 #ifdef CKPTRESUME_IMPLEMENTATION
@@ -293,6 +294,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(DIALECT_UNKNOWN,      E_ARG,         "there is no such dialect")                             \
     X(DST_SIZE,             E_ARG,         "the destination has another size than the box")        \
     X(BOX_RANGE,            E_ARG,         "the box lies outside the tensor")                      \
+    X(READ_SHAPE,           E_MISMATCH,    "the tensor has another shape or dtype than expected")  \
     X(MEMBER_CRC,           E_FORMAT,      "a member's bytes do not match its CRC-32")             \
     X(REPLICA_DIFFERS,      E_MISMATCH,    "copies of the same elements differ")                   \
     X(MASTER_DIFFERS,       E_MISMATCH,    "a master does not round to its parameter")             \
@@ -466,7 +468,10 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(OPTIMIZER_NAMES,      E_MISMATCH,    "optimizer and model have other parameters")     \
     X(RANK_SHAPE,           E_MISMATCH,    "a tensor has another shape or dtype on a rank") \
     X(RANK_GROUPS,          E_MISMATCH,    "parameter groups of two ranks differ")          \
-    X(TP_AXIS,              E_MISMATCH,    "a tensor is cut along another axis than its kind")
+    X(TP_AXIS,              E_MISMATCH,    "a tensor is cut along another axis than its kind") \
+    X(RESUME_STOPS,         E_MISMATCH,    "the framework stops at a file that is missing") \
+    X(RESUME_SKIPS,         E_MISMATCH,    "the framework leaves out what it should load")  \
+    X(RESUME_FRESH,         E_MISMATCH,    "the framework finds nothing and starts anew")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -1249,13 +1254,18 @@ ckr_view_read(const ckr_ckpt *c, const ckr_view *v, int64_t first, int64_t n, vo
 /* Reads the box [start, start + count) of a tensor (start NULL: all of it) into row-major memory at
    dst, in this machine's byte order, cast to `as` (NONE: as stored; among floats, e4m3fn and e5m2
    of 8 bits too, which round as in torch 2.15). Uses the env's threads. dst_size: its size in
-   bytes, checked. A tensor that ckr_ckpt_tensor did not find is E_ARG. */
+   bytes, checked. A tensor that ckr_ckpt_tensor did not find is E_ARG. `shape` and `dtype` are what
+   the reader's own model has: [768, 3072] of a file does not pass for a [3072, 768] of the same
+   size, but is E_MISMATCH. */
 typedef struct ckr_read {
     const ckr_tensor *tensor;
     const int64_t    *start, *count;
     ckr_dtype         as;
     void             *dst;
     size_t            dst_size;
+    const int64_t    *shape;   /* expected of the whole tensor, n_dims numbers; NULL: any  */
+    uint32_t          n_dims;
+    ckr_dtype         dtype;   /* expected, as stored; NONE: any                          */
 } ckr_read;
 CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *c, const ckr_read *reads, size_t n,
                                  ckr_error *err);
@@ -2311,6 +2321,22 @@ static ckr_result ckr__fail_io(ckr_error *e, ckr_item item, const char *file, in
         ckr__remedy(e, r, "give this user the permission, or run as one who has it");
     return r;
 }
+
+/* A pointer of the caller's that must not be NULL. */
+static ckr_result ckr__missing(ckr_error *err, const char *name)
+{
+    if (err) memset(err, 0, sizeof *err);
+    return ckr__fail(err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, name, "%s is NULL", name);
+}
+
+/* A value of the caller's that its enum does not have. */
+static ckr_result ckr__unknown(ckr_error *err, const char *name)
+{
+    if (err) memset(err, 0, sizeof *err);
+    return ckr__fail(err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, name, "%s has no such value", name);
+}
+
+#define CKR__NEEDS(there, name) if (!(there)) return ckr__missing(err, name)
 
 CKR_API uint32_t ckr_version(void)
 {
@@ -4196,7 +4222,7 @@ CKR_API bool ckr_node_is_list(const ckr_node *n)
 
 CKR_API const ckr_node *ckr_node_get(const ckr_node *dict, const char *key)
 {
-    ckr_node **slot = ckr_node_is_dict(dict) ? ckr__dict_slot(dict, key) : NULL;
+    ckr_node **slot = key && ckr_node_is_dict(dict) ? ckr__dict_slot(dict, key) : NULL;
     return slot ? *slot : NULL;
 }
 
@@ -4227,7 +4253,7 @@ CKR_API const ckr_node *ckr_node_at(const ckr_node *list, uint64_t index)
 
 CKR_API bool ckr_node_i64(const ckr_node *n, int64_t *out)
 {
-    if (!n || (n->kind != CKR_NODE_INT && n->kind != CKR_NODE_BOOL)) return false;
+    if (!n || !out || (n->kind != CKR_NODE_INT && n->kind != CKR_NODE_BOOL)) return false;
     *out = n->kind == CKR_NODE_INT ? n->u.i : n->u.b;
     return true;
 }
@@ -4247,7 +4273,7 @@ static double ckr__round_i64(int64_t i)
 CKR_API bool ckr_node_f64(const ckr_node *n, double *out)
 {
     int64_t i;
-    if (n && n->kind == CKR_NODE_FLOAT) {
+    if (n && out && n->kind == CKR_NODE_FLOAT) {
         *out = n->u.f;
         return true;
     }
@@ -4373,6 +4399,7 @@ static bool ckr__key_matches(const ckr_node *k, const char *s, size_t n)
 /* "/a/0/b"; "" is the node itself; ~1 stands for "/", ~0 for "~"; integer keys by their digits. */
 CKR_API const ckr_node *ckr_node_find(const ckr_node *n, const char *pointer)
 {
+    if (!pointer) return NULL;
     while (n && *pointer) {
         char part[512];
         size_t k = 0;
@@ -18088,6 +18115,9 @@ static CKR__NOINLINE ckr_result ckr__schedule_text_body(const ckr_schedule *s, c
 CKR_API ckr_result ckr_schedule_text(const ckr_schedule *s, char *out, size_t cap, size_t *size,
                                      const ckr_env *env, ckr_error *err)
 {
+    if (size) *size = 0;
+    CKR__NEEDS(s, "s");
+    CKR__NEEDS(size, "size");
     CKR__IN_FENV(ckr_result, ckr__schedule_text_body(s, out, cap, size, env, err));
 }
 
@@ -19301,6 +19331,7 @@ CKR_API size_t ckr_rng_size(void)
 
 CKR_API uint64_t ckr_rng_get(const ckr_rng *r, ckr_rng_field field)
 {
+    if (!r) return 0;
     switch (field) {
     case CKR_RNG_FIELD_KIND: return r->kind;
     case CKR_RNG_FIELD_FLAGS: return r->flags;
@@ -19315,6 +19346,7 @@ CKR_API uint64_t ckr_rng_get(const ckr_rng *r, ckr_rng_field field)
 
 CKR_API ckr_result ckr_rng_set(ckr_rng *r, ckr_rng_field field, uint64_t value)
 {
+    if (!r) return CKR_E_ARG;
     const bool cuda = r->kind == CKR_RNG_TORCH_CUDA;
     if (field == CKR_RNG_FIELD_FLAGS)
         r->flags = (uint16_t)((r->flags & ~(unsigned)CKR_RNG_MKL) | (value & CKR_RNG_MKL));
@@ -19336,7 +19368,7 @@ CKR_API const char *ckr_rng_kind_name(ckr_rng_kind k)
 
 CKR_API ckr_rng_kind ckr_rng_kind_find(const char *name)
 {
-    for (int i = 1; i < CKR_RNG_KIND_COUNT_; i++)
+    for (int i = 1; name && i < CKR_RNG_KIND_COUNT_; i++)
         if (!strcmp(name, ckr__rng_rows[i].name)) return (ckr_rng_kind)i;
     return CKR_RNG_NONE;
 }
@@ -19638,6 +19670,7 @@ static uint32_t ckr__xorshift_next(ckr_rng *r)
 
 CKR_API uint64_t ckr_rng_u64(ckr_rng *r)
 {
+    if (!r) return 0;
     uint64_t high;
     if (ckr__rng_is_mt(r->kind)) return ckr__mt_u64(r);
     switch ((int)r->kind) {
@@ -19654,6 +19687,7 @@ CKR_API uint64_t ckr_rng_u64(ckr_rng *r)
 /* numpy gives out the low half of a 64-bit word first and keeps the high one. */
 CKR_API uint32_t ckr_rng_u32(ckr_rng *r)
 {
+    if (!r) return 0;
     if (ckr__rng_is_mt(r->kind)) return ckr__mt_u32(r);
     if (r->kind == CKR_RNG_LLMC) return ckr__xorshift_next(r);
     if (!ckr__rng_is_bitgen(r->kind)) return 0;
@@ -19675,6 +19709,7 @@ static bool ckr__rng_has_words(const ckr_rng *r)
 
 CKR_API ckr_result ckr_rng_u32_fill(ckr_rng *r, uint64_t n, uint32_t *out)
 {
+    if (!r || (n && !out)) return CKR_E_ARG;
     if (!ckr__rng_has_words(r)) return CKR_E_UNSUPPORTED;
     if (ckr__rng_is_mt(r->kind)) ckr__mt_fill(r, out, n);
     else for (uint64_t i = 0; i < n; i++) out[i] = ckr_rng_u32(r);
@@ -19769,7 +19804,7 @@ CKR_API ckr_result ckr_rng_seed(ckr_rng *r, ckr_rng_kind kind, uint64_t seed)
 {
     const uint32_t limbs[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
     const size_t n = seed >> 32 ? 2 : 1;
-    if (kind <= CKR_RNG_NONE || kind >= CKR_RNG_OPAQUE || (kind == CKR_RNG_NUMPY && n > 1) ||
+    if (!r || kind <= CKR_RNG_NONE || kind >= CKR_RNG_OPAQUE || (kind == CKR_RNG_NUMPY && n > 1) ||
         (kind == CKR_RNG_LLMC && !seed))
         return CKR_E_ARG;
     memset(r, 0, sizeof *r);
@@ -20120,6 +20155,8 @@ CKR_API ckr_result ckr_rng_decode(ckr_rng_kind kind, const void *bytes, size_t n
     if (!err) err = &own;
     memset(err, 0, sizeof *err);
     err->offset = CKR_NO_OFFSET;
+    CKR__NEEDS(bytes || !n, "bytes");
+    CKR__NEEDS(out, "out");
     ckr_result r = ckr__rng_bytes(err, kind, (const uint8_t *)bytes, n, out);
     if (r != CKR_OK) memset(out, 0, sizeof *out);
     return r;
@@ -20158,6 +20195,7 @@ static size_t ckr__rng_to_bytes(const ckr_rng *r, uint8_t *out)
 
 CKR_API size_t ckr_rng_encode(const ckr_rng *r, void *out, size_t cap)
 {
+    if (!r) return 0;
     ckr_rng from = *r;
     size_t n = ckr__rng_bytes_size(r);
     const bool own = n > 0;
@@ -20171,6 +20209,7 @@ CKR_API size_t ckr_rng_encode(const ckr_rng *r, void *out, size_t cap)
 
 CKR_API size_t ckr_rng_words(const ckr_rng *r, void *out, size_t cap)
 {
+    if (!r) return 0;
     const bool mt = ckr__rng_is_mt(r->kind), one = r->kind == CKR_RNG_LLMC ||
                     r->kind == CKR_RNG_JAX || r->kind == CKR_RNG_XLA;
     const size_t words = mt ? 624 : one ? 1 : r->kind == CKR_RNG_PHILOX ? 10 : 4,
@@ -20797,6 +20836,7 @@ static size_t ckr__rng_canonical(const ckr_rng *r, bool label, uint8_t *out)
 
 CKR_API bool ckr_rng_equal(const ckr_rng *a, const ckr_rng *b)
 {
+    if (!a || !b) return a == b;
     uint8_t p[CKR__RNG_CANONICAL_MAX], q[CKR__RNG_CANONICAL_MAX];
     ckr_rng x = *a, y = *b;
     if (a->kind != b->kind) return false;
@@ -20810,6 +20850,7 @@ CKR_API bool ckr_rng_equal(const ckr_rng *a, const ckr_rng *b)
 /* The stream in another framework's container; torch's own cannot hold position 0. */
 CKR_API bool ckr_rng_convert(const ckr_rng *r, ckr_rng_kind kind, ckr_rng *out)
 {
+    if (!r || !out) return false;
     const ckr_rng from = *r;
     const bool torch = kind == CKR_RNG_TORCH_CPU || kind == CKR_RNG_LLMC_MT;
     if (!ckr__rng_is_mt(kind) || !ckr__rng_is_mt(from.kind)) return false;
@@ -20829,6 +20870,7 @@ CKR_API bool ckr_rng_convert(const ckr_rng *r, ckr_rng_kind kind, ckr_rng *out)
 /* Words from a to b, by twisting; the same stream elsewhere is not looked for behind a. */
 CKR_API bool ckr_rng_distance(const ckr_rng *a, const ckr_rng *b, uint64_t max, uint64_t *out)
 {
+    if (!a || !b || !out) return false;
     ckr_rng x = *a, y = *b;
     uint64_t done = 0;
     if (a->kind != b->kind) return false;
@@ -21056,6 +21098,7 @@ static void ckr__xorshift_jump(ckr_rng *r, uint64_t n, uint32_t shift)
 
 CKR_API ckr_result ckr_rng_jump(ckr_rng *r, uint64_t n, uint32_t shift)
 {
+    if (!r) return CKR_E_ARG;
     const ckr__u128 by = { shift < 64 ? n << shift : 0, shift == 0 || shift >= 128 ? 0
                            : shift < 64 ? n >> (64 - shift) : n << (shift - 64) };
     const bool small = shift < 64 && by.hi == 0;
@@ -21289,6 +21332,7 @@ static CKR__NOINLINE ckr_result ckr__rng_uniform_body(ckr_rng *r, ckr_dtype t, d
 CKR_API ckr_result ckr_rng_uniform(ckr_rng *r, ckr_dtype t, double lo, double hi, uint64_t n,
                                    void *out)
 {
+    if (!r || (n && !out)) return CKR_E_ARG;
     CKR__IN_FENV(ckr_result, ckr__rng_uniform_body(r, t, lo, hi, n, out));
 }
 
@@ -21574,6 +21618,7 @@ static CKR__NOINLINE ckr_result ckr__rng_normal_body(ckr_rng *r, ckr_dtype t, do
 CKR_API ckr_result ckr_rng_normal(ckr_rng *r, ckr_dtype t, double mean, double std, uint64_t n,
                                   void *out)
 {
+    if (!r || (n && !out)) return CKR_E_ARG;
     CKR__IN_FENV(ckr_result, ckr__rng_normal_body(r, t, mean, std, n, out));
 }
 
@@ -21604,6 +21649,7 @@ static uint64_t ckr__python_below(ckr_rng *r, uint64_t n)
 
 CKR_API ckr_result ckr_rng_bits(ckr_rng *r, uint32_t k, uint64_t *out)
 {
+    if (!r || !out) return CKR_E_ARG;
     if (r->kind != CKR_RNG_PYTHON) return CKR_E_UNSUPPORTED;
     if (k < 1 || k > 64) return CKR_E_ARG;
     *out = ckr__python_bits(r, k);
@@ -21746,6 +21792,7 @@ static CKR__NOINLINE ckr_result ckr__rng_integers_body(ckr_rng *r, ckr_dtype t, 
 CKR_API ckr_result ckr_rng_integers(ckr_rng *r, ckr_dtype t, int64_t lo, int64_t hi, uint64_t n,
                                     int64_t *out)
 {
+    if (!r || (n && !out)) return CKR_E_ARG;
     CKR__IN_FENV(ckr_result, ckr__rng_integers_body(r, t, lo, hi, n, out));
 }
 
@@ -21769,6 +21816,7 @@ static uint64_t ckr__torch_values(ckr_dtype t)
 
 CKR_API ckr_result ckr_rng_random(ckr_rng *r, ckr_dtype t, uint64_t n, int64_t *out)
 {
+    if (!r || (n && !out)) return CKR_E_ARG;
     const uint64_t values = ckr__torch_values(t);
     if (r->kind != CKR_RNG_TORCH_CPU) return CKR_E_UNSUPPORTED;
     if (!values) return CKR_E_ARG;
@@ -21786,6 +21834,7 @@ static void ckr__swap_i64(int64_t *a, int64_t *b)
 
 CKR_API ckr_result ckr_rng_permutation(ckr_rng *r, uint64_t n, int64_t *out)
 {
+    if (!r || (n && !out)) return CKR_E_ARG;
     const ckr_rng_kind k = (ckr_rng_kind)r->kind;
     if (!ckr__rng_is_mt(k) && !ckr__rng_is_bitgen(k)) return CKR_E_UNSUPPORTED;
     for (uint64_t i = 0; i < n; i++) out[i] = (int64_t)i;
@@ -24525,6 +24574,20 @@ typedef struct ckr__bounds {
     const char *params, *groups, *clock, *lr;
 } ckr__bounds;
 
+/* A file that the framework's loader opens and read_fn can do without: what the framework does
+   where it is not there (>>kit.needs). */
+typedef struct ckr__need {
+    uint8_t then, when;        /* CKR__STOPS ...; CKR__ALWAYS ...                        */
+    const char *files;         /* patterns (>>kit.files), any of which will do: below the
+                                  checkpoint; with ../ of the run, asked where one was opened */
+    const char *with;          /* such of other files, without which nobody asks; NULL: none */
+    const char *why;           /* of the entry: what happens                             */
+    const char *remedy;        /* NULL: the usual one                                    */
+} ckr__need;
+enum { CKR__STOPS, CKR__SKIPS, CKR__FRESH, CKR__LOSES };
+/* Nobody asks but where: no schedule was read; and the optimizer's groups have had one. */
+enum { CKR__ALWAYS, CKR__UNSCHEDULED, CKR__SCHEDULE_GONE };
+
 /* What its framework does with schedules. */
 typedef struct ckr__schedules {
     const char *told_by;       /* what tells the LR, where no file does; NULL: its files tell it */
@@ -24575,6 +24638,7 @@ typedef struct ckr__dialect {
     const ckr__schedules *schedules;   /* NULL: nothing of its own                       */
     const ckr__bounds *bounds;         /* NULL: none                                     */
     bool numbered;             /* its optimizer files have numbers for parameters        */
+    const ckr__need *needs;    /* up to one without files; NULL: none                    */
 } ckr__dialect;
 
 /* The table is behind the last of them (>>dialect.table). */
@@ -25215,8 +25279,8 @@ static ckr_result ckr__say_clock(ckr__ctx *c, const ckr_schedule *was, const ckr
                                  const char *known, const char *unknown, const char *remedy)
 {
     char a[64], b[64];
-    ckr__sprint(a, sizeof a, "%lld, %g an update", (long long)was->position, was->rate);
-    ckr__sprint(b, sizeof b, "%lld, %g an update", (long long)now->position, now->rate);
+    ckr__sprint(a, sizeof a, "%lld (%g per update)", (long long)was->position, was->rate);
+    ckr__sprint(b, sizeof b, "%lld (%g per update)", (long long)now->position, now->rate);
     return now->opaque ? ckr__say(c, "CKR_LR_CLOCK", CKR_APPROX, "last_epoch of the scheduler", a,
                                   b, unknown, remedy)
                        : ckr__say(c, "CKR_LR_CLOCK", CKR_CHANGED, "last_epoch of the scheduler", a,
@@ -25260,10 +25324,8 @@ static ckr_result ckr__batch_unknown(ckr__ctx *c, uint32_t was, uint32_t ranks)
                     ckr__printf(c, "on %u ranks", (unsigned)was),
                     ckr__printf(c, "on %u ranks", (unsigned)ranks),
                     "no file records the saved run's batch: with the same batch per rank, an "
-                    "update now covers a different number of samples, and an epoch has a different "
-                    "number of updates",
-                    "--set batch_size=N: the samples of one update; the settings then say each "
-                    "rank's share");
+                    "update now covers a different number of samples",
+                    "--set batch_size=N, the samples of one update, keeps it");
 }
 
 /* The coming run's ranks cannot share the batch: the nearest one that they can is taken. */
@@ -30090,8 +30152,9 @@ static ckr_result ckr__decide_behind(ckr__decide *d)
         return CKR_OK;
     ckr__sprint(at, sizeof at, "update %.0f", ckr__sched_done(&own, end) + 2);
     return ckr__say(d->c, "CKR_W_LR_REBOUND", CKR_CHANGED, d->after->kind, NULL, at,
-                    "behind its end this scheduler goes on by itself: it rises again, or goes "
-                    "below 0", "end the run there, or give a schedule that reaches further");
+                    ckr__printf(d->c, "past its last step this scheduler keeps moving: from %s "
+                                      "the LR rises or turns negative", at),
+                    "end the run there, or give a schedule that reaches further");
 }
 
 /* What is so from an update on; 0: it never is. */
@@ -30348,6 +30411,9 @@ CKR_API ckr_result ckr_schedule_values(const ckr_schedule *s, ckr_column column,
                                        uint64_t n, double *out, const ckr_env *env,
                                        ckr_error *err)
 {
+    CKR__NEEDS(s, "s");
+    CKR__NEEDS(out || !n, "out");
+    if ((uint32_t)column > CKR_COLUMN_MOMENTUM) return ckr__unknown(err, "column");
     CKR__IN_FENV(ckr_result, ckr__schedule_values_body(s, column, first, n, out, env, err));
 }
 
@@ -30367,6 +30433,8 @@ struct ckr_ckpt {
     ckr_node   *root;          /* of ckr_tree_open                                     */
     bool        by_hand;       /* of ckr_ckpt_create                                   */
     ckr__map    put;           /* "NAME\0SLOT" of what was put                         */
+    ckr__map    grouped;       /* parameters of put groups, and "\0NAME" of these; the value is
+                                  CKR__GROUPS_NONE where the put failed                */
     uint64_t    n_puts;        /* of all kinds                                         */
 };
 
@@ -30578,11 +30646,14 @@ static CKR__NOINLINE ckr_result ckr__ckpt_rng_body(const ckr_ckpt *k, const ckr_
 {
     ckr_rng_want as_saved = CKR_ZERO;
     ckr_result r;
+    if (!want) want = &as_saved;
+    if ((uint32_t)want->mode > CKR_MODE_TRANSFER || (uint32_t)want->policy > CKR_RNG_RESEED)
+        return ckr__unknown(err, (uint32_t)want->mode > CKR_MODE_TRANSFER ? "mode" : "policy");
     ckr__streams *own = (ckr__streams *)ckr__owner_make(&k->ctx.env, &k->ctx.limits, sizeof *own,
                                                         err, &r);
     *out = NULL;
     if (!own) return r;
-    r = ckr__rng_of_ckpt(&own->c, k, want ? want : &as_saved, NULL, &own->streams);
+    r = ckr__rng_of_ckpt(&own->c, k, want, NULL, &own->streams);
     own->c.err = &own->c.own_err;
     if (r == CKR_OK) *out = &own->streams;
     else ckr_rng_streams_free(&own->streams);
@@ -30592,6 +30663,9 @@ static CKR__NOINLINE ckr_result ckr__ckpt_rng_body(const ckr_ckpt *k, const ckr_
 CKR_API ckr_result ckr_ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want, ckr_rng_streams **out,
                                 ckr_error *err)
 {
+    if (out) *out = NULL;
+    CKR__NEEDS(k, "c");
+    CKR__NEEDS(out, "out");
     CKR__IN_FENV(ckr_result, ckr__ckpt_rng_body(k, want, out, err));
 }
 
@@ -30603,7 +30677,7 @@ CKR_API void ckr_rng_streams_free(ckr_rng_streams *s)
 CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t rank,
                                           const char *kind, const char *name)
 {
-    if (rank >= s->n_ranks) return NULL;
+    if (!s || !kind || !name || rank >= s->n_ranks) return NULL;
     for (uint32_t i = 0; i < s->n_streams; i++) {
         const ckr_rng_given *g = &s->given[(uint64_t)rank * s->n_streams + i];
         if (!strcmp(g->kind, kind) && !strcmp(g->name, name)) return g;
@@ -31643,6 +31717,95 @@ static ckr_result ckr__plan_emit(ckr_plan *p, const ckr__dialect *d)
     return p->ctx.err->code;
 }
 
+static ckr_result ckr__arg_bad(ckr__ctx *c, const char *where, const char *text)
+{
+    return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, where, "%s", text);
+}
+
+/* "[4, 3]"; NULL: out of memory. */
+static const char *ckr__shape_text(ckr__ctx *c, uint32_t n, const int64_t *shape)
+{
+    const char *text = "[";
+    for (uint32_t i = 0; i < n && text; i++)
+        text = ckr__printf(c, "%s%s%lld", text, i ? ", " : "", (long long)shape[i]);
+    return text ? ckr__printf(c, "%s]", text) : NULL;
+}
+
+/* Values that an enum does not have, and arrays that are not there. */
+static ckr_result ckr__target_check(ckr__ctx *c, const ckr_target *t)
+{
+    const struct { const char *name; uint32_t value, last; } choices[] = {
+        { "mode", (uint32_t)t->mode, CKR_MODE_TRANSFER },
+        { "without", t->without, 2 * CKR_DATA - 1 },
+        { "dtype", (uint32_t)t->dtype, CKR_DTYPE_COUNT_ - 1 },
+        { "lr_policy", (uint32_t)t->lr_policy, CKR_LR_REWARM },
+        { "rng", (uint32_t)t->rng, CKR_RNG_RESEED },
+        { "topology.zero", (uint32_t)(t->topology.zero - CKR_ZERO_OFF), 3 - CKR_ZERO_OFF }
+    };
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
+        if (choices[i].value > choices[i].last)
+            return ckr__arg_bad(c, choices[i].name, "it has no such value");
+    if (t->vocab < 0) return ckr__arg_bad(c, "vocab", "a number of rows below 0");
+    if (t->rewarm_steps < 0) return ckr__arg_bad(c, "rewarm_steps", "a number of steps below 0");
+    if (!(t->max_lr_jump >= 0)) return ckr__arg_bad(c, "max_lr_jump", "no ratio");
+    if (t->n_sets && !t->sets) return ckr__arg_bad(c, "sets", "NULL, and n_sets is not 0");
+    if (t->n_groups && !t->groups) return ckr__arg_bad(c, "groups", "NULL, and n_groups is not 0");
+    if (t->n_options && !t->options)
+        return ckr__arg_bad(c, "options", "NULL, and n_options is not 0");
+    for (uint64_t i = 0; i < t->n_groups; i++) {
+        const ckr_group *g = &t->groups[i];
+        bool named = !g->n_params || g->params;
+        for (uint64_t k = 0; k < g->n_params && named; k++) named = g->params[k] != NULL;
+        if (!named) return ckr__arg_bad(c, "groups", "a parameter without a name");
+    }
+    return CKR_OK;
+}
+
+/* A slot that by its name has a value for each element of its parameter. */
+static ckr_result ckr__hand_slot(ckr__ctx *c, const ckr_tensor *t, const ckr_tensor *param)
+{
+    const uint32_t n = param->n_dims;
+    if ((!ckr__own_shape(t->slot) && strcmp(t->slot, "master") != 0) ||
+        (t->n_dims == n && (!n || !memcmp(t->shape, param->shape, n * sizeof *t->shape))))
+        return CKR_OK;
+    const char *have = ckr__shape_text(c, t->n_dims, t->shape),
+               *want = ckr__shape_text(c, n, param->shape);
+    if (!have || !want) return ckr__oom(c);
+    return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, t->name,
+                     "its %s is of shape %s, and the parameter of %s", t->slot, have, want);
+}
+
+/* What was put by hand, in any order, is one run: what a group lists and what a slot is of are
+   parameters. A state without tensors is one of groups and schedules only. */
+static ckr_result ckr__hand_check(ckr__ctx *c, const ckr_ckpt *k)
+{
+    const ckr_state *s = &k->state;
+    ckr__map params = { c, NULL, 0, 0 };
+    uint64_t at = 0;
+    for (uint64_t i = 0; i < s->n_tensors; i++)
+        if (!strcmp(s->tensors[i]->slot, "param"))
+            ckr__map_put(&params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(c); i++) {
+        const ckr_tensor *t = s->tensors[i];
+        if (!strcmp(t->slot, "param")) continue;
+        if (ckr__map_find(&params, t->name, strlen(t->name), &at))
+            ckr__hand_slot(c, t, s->tensors[at]);
+        else
+            ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, t->name,
+                      "%s of a parameter that was not put", t->slot);
+    }
+    for (uint64_t i = 0; i < s->n_groups && s->n_tensors && !ckr__failed(c); i++)
+        for (uint64_t j = 0; j < s->groups[i].n_params && !ckr__failed(c); j++) {
+            const char *name = s->groups[i].params[j];
+            if (!ckr__map_find(&params, name, strlen(name), NULL))
+                ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, name,
+                          "group %s lists it, and no such parameter was put",
+                          s->groups[i].name ? s->groups[i].name : "without a name");
+        }
+    ckr__map_free(&params);
+    return c->err->code;
+}
+
 static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, uint64_t max_bytes,
                                  ckr__plan_depth depth, ckr_plan **out, ckr_error *err)
 {
@@ -31663,6 +31826,13 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     if (target) p->target = *target;
     p->asked = p->target;
     p->depth = depth;
+    r = ckr__target_check(&p->ctx, &p->target);
+    if (r == CKR_OK && src->by_hand) r = ckr__hand_check(&p->ctx, src);
+    if (r != CKR_OK) {
+        p->ctx.err = &p->ctx.own_err;
+        ckr_plan_free(p);
+        return r;
+    }
     p->out.zero_told = p->target.topology.zero > 0 || p->target.topology.zero == CKR_ZERO_OFF;
     ckr__plan_target(p, &src->state);
     p->out.zero = p->target.topology.zero;
@@ -31724,18 +31894,24 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
 CKR_API ckr_result ckr_plan_create(const ckr_ckpt *src, const ckr_target *target,
                                    uint64_t max_bytes, ckr_plan **out, ckr_error *err)
 {
+    if (out) *out = NULL;
+    CKR__NEEDS(src, "src");
+    CKR__NEEDS(out, "out");
     CKR__IN_FENV(ckr_result, ckr__plan_make(src, target, max_bytes, CKR__PLAN_WHOLE, out, err));
 }
 
 CKR_API ckr_result ckr_plan_decide(const ckr_ckpt *src, const ckr_target *target, ckr_plan **out,
                                    ckr_error *err)
 {
+    if (out) *out = NULL;
+    CKR__NEEDS(src, "src");
+    CKR__NEEDS(out, "out");
     CKR__IN_FENV(ckr_result, ckr__plan_make(src, target, 0, CKR__PLAN_DECIDED, out, err));
 }
 
 CKR_API const ckr_plan_facts *ckr_plan_info(const ckr_plan *p)
 {
-    return &p->facts;
+    return p ? &p->facts : NULL;
 }
 
 CKR_API void ckr_plan_free(ckr_plan *p)
@@ -32619,6 +32795,8 @@ static CKR__NOINLINE ckr_result ckr__plan_write_body(ckr_plan *p, const char *pa
 CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *receipt,
                                   ckr_error *err)
 {
+    CKR__NEEDS(p, "p");
+    CKR__NEEDS(path, "path");
     CKR__IN_FENV(ckr_result, ckr__plan_write_body(p, path, receipt, err));
 }
 
@@ -32794,6 +32972,24 @@ static ckr_result ckr__read_ops(ckr__ctx *c, ckr__jobs *jobs, const ckr_tensor *
     return c->err->code;
 }
 
+/* Is it the tensor that the reader's own model has? */
+static ckr_result ckr__read_expected(ckr__ctx *c, const ckr_read *r)
+{
+    const ckr_tensor *t = r->tensor;
+    const bool dtype = r->dtype == CKR_DTYPE_NONE || r->dtype == t->dtype;
+    if (dtype && (!r->shape ||
+                  (r->n_dims == t->n_dims &&
+                   (!t->n_dims || !memcmp(r->shape, t->shape, t->n_dims * sizeof *t->shape)))))
+        return CKR_OK;
+    const char *want = r->shape ? ckr__shape_text(c, r->n_dims, r->shape) : "any shape",
+               *have = ckr__shape_text(c, t->n_dims, t->shape);
+    if (!want || !have) return ckr__oom(c);
+    return ckr__fail(c->err, CKR_ITEM_READ_SHAPE, NULL, CKR_NO_OFFSET, t->name,
+                     "the checkpoint has %s of %s, the reader expects %s of %s",
+                     ckr_dtype_name(t->dtype), have,
+                     r->dtype == CKR_DTYPE_NONE ? "any dtype" : ckr_dtype_name(r->dtype), want);
+}
+
 static ckr_result ckr__read_add(ckr__ctx *c, ckr__jobs *jobs, const ckr_read *r)
 {
     const ckr_tensor *t = r->tensor;
@@ -32804,6 +33000,7 @@ static ckr_result ckr__read_add(ckr__ctx *c, ckr__jobs *jobs, const ckr_read *r)
     if (!t || (r->start && !r->count))
         return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, t ? t->name : "tensor",
                          t ? "a start without a count" : "no tensor: is its name in the state?");
+    if (ckr__read_expected(c, r) != CKR_OK) return c->err->code;
     ckr_dtype as = r->as == CKR_DTYPE_NONE ? t->dtype : r->as;
     for (uint32_t d = 0; d < t->n_dims; d++) {
         v[d] = r->start ? r->start[d] : 0;
@@ -32859,6 +33056,8 @@ static CKR__NOINLINE ckr_result ckr__ckpt_read_body(const ckr_ckpt *ckpt, const 
 CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *ckpt, const ckr_read *reads, size_t n,
                                  ckr_error *err)
 {
+    CKR__NEEDS(ckpt, "c");
+    CKR__NEEDS(reads || !n, "reads");
     CKR__IN_FENV(ckr_result, ckr__ckpt_read_body(ckpt, reads, n, err));
 }
 
@@ -32912,6 +33111,9 @@ static CKR__NOINLINE ckr_result ckr__ckpt_copies_body(const ckr_ckpt *ckpt, cons
 CKR_API ckr_result ckr_ckpt_copies(const ckr_ckpt *ckpt, const ckr_read *reads, size_t n,
                                    ckr_copy *copies, size_t *n_copies, ckr_error *err)
 {
+    CKR__NEEDS(ckpt, "c");
+    CKR__NEEDS(reads || !n, "reads");
+    CKR__NEEDS(n_copies, "n_copies");
     CKR__IN_FENV(ckr_result, ckr__ckpt_copies_body(ckpt, reads, n, copies, n_copies, err));
 }
 
@@ -32937,12 +33139,15 @@ static CKR__NOINLINE ckr_result ckr__ckpt_bytes_body(const ckr_ckpt *ckpt, uint3
 CKR_API ckr_result ckr_ckpt_bytes(const ckr_ckpt *ckpt, uint32_t file, uint64_t offset, void *dst,
                                   size_t n, ckr_error *err)
 {
+    CKR__NEEDS(ckpt, "c");
+    CKR__NEEDS(dst || !n, "dst");
     CKR__IN_FENV(ckr_result, ckr__ckpt_bytes_body(ckpt, file, offset, dst, n, err));
 }
 
 CKR_API void ckr_digest_finish(const uint64_t sums[2], ckr_dtype dtype, uint32_t n_dims,
                                const int64_t *shape, uint8_t digest[16])
 {
+    if (!sums || !digest || (n_dims && !shape)) return;
     ckr__digest_final(sums, dtype, n_dims, shape, digest);
 }
 
@@ -33119,6 +33324,8 @@ static CKR__NOINLINE ckr_result ckr__ckpt_digest_body(const ckr_ckpt *ckpt, uint
 CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16], uint8_t total[16],
                                    ckr_error *err)
 {
+    CKR__NEEDS(ckpt, "c");
+    CKR__NEEDS(total, "total");
     CKR__IN_FENV(ckr_result, ckr__ckpt_digest_body(ckpt, each, total, err));
 }
 
@@ -33260,6 +33467,9 @@ static CKR__NOINLINE ckr_result ckr__ckpt_check_body(const ckr_ckpt *ckpt, ckr_r
 
 CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *ckpt, ckr_report **out, ckr_error *err)
 {
+    if (out) *out = NULL;
+    CKR__NEEDS(ckpt, "c");
+    CKR__NEEDS(out, "out");
     CKR__IN_FENV(ckr_result, ckr__ckpt_check_body(ckpt, out, err));
 }
 
@@ -33400,6 +33610,10 @@ static CKR__NOINLINE ckr_result ckr__ckpt_diff_body(const ckr_ckpt *a, const ckr
 CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff **out,
                                  ckr_error *err)
 {
+    if (out) *out = NULL;
+    CKR__NEEDS(a, "a");
+    CKR__NEEDS(b, "b");
+    CKR__NEEDS(out, "out");
     CKR__IN_FENV(ckr_result, ckr__ckpt_diff_body(a, b, out, err));
 }
 
@@ -34386,22 +34600,31 @@ static ckr_result ckr__fileset_every(ckr__fileset *k, uint8_t kind, bool gaps,
 }
 
 /* torch names an archive's root after the file that it saves: a file in another rank's place still
-   has its own name inside. One that was renamed for other sizes says nothing. */
-static ckr_result ckr__fileset_place(ckr__fileset *k, const ckr__rankfile *f, const char *root)
+   has its own name inside, which is returned. NULL: it lies where it was saved; or it says nothing,
+   as one that was renamed for other sizes. */
+static const char *ckr__fileset_was(ckr__fileset *k, const ckr__rankfile *f, const char *root)
 {
     const char *base = ckr__base(f->rel), *dot = strrchr(base, '.');
     ckr__rankfile was;
-    if (!root || !dot || !f->kind || k->copies) return CKR_OK;
+    if (!root || !dot || !f->kind || k->copies) return NULL;
     const char *name = ckr__printf(k->c, "%.*s%s%s", (int)(base - f->rel), f->rel, root, dot);
-    if (!name) return k->c->err->code;
-    if (!ckr__form_find(k->forms, name, &was) || was.name) return CKR_OK;
+    if (!name || !ckr__form_find(k->forms, name, &was) || was.name) return NULL;
     was.has |= k->first;
     if (was.kind == f->kind && (memcmp(was.of, f->of, sizeof was.of) != 0 ||
                                 (was.has == f->has && !memcmp(was.at, f->at, sizeof was.at))))
-        return CKR_OK;
+        return NULL;
+    return ckr__base(name);
+}
+
+static const char ckr__bring_back[] =
+    "two ranks' files have changed places: give each rank its own";
+
+static ckr_result ckr__fileset_place(ckr__fileset *k, const ckr__rankfile *f, const char *root)
+{
+    const char *was = ckr__fileset_was(k, f, root);
+    if (!was) return k->c->err->code;
     return ckr__fail_with(k->c, CKR_ITEM_FILES_SWAPPED, f->path, NULL,
-                          ckr__printf(k->c, "it was saved as %s", ckr__base(name)),
-                          "two ranks' files have changed places: give each rank its own");
+                          ckr__printf(k->c, "it was saved as %s", was), ckr__bring_back);
 }
 
 /* f->root, read once; *format may be NULL. */
@@ -34639,6 +34862,95 @@ static ckr_result ckr__mentions(ckr__ctx *c, const char *path, const char *text,
     ckr__heap_free(c, buf, cap);
     if (!buf) return CKR_E_NOMEM;
     return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_READ, path, sys) : CKR_OK;
+}
+
+/* >>kit.needs ----------------------------------------------------------------- */
+/* Will the framework itself resume from these files? read_fn refuses where tensors are missing.
+   What else a loader opens a dialect lists in rows of ckr__need, each with the place in the
+   framework's source; they are looked for in one place, after reading (ckr__needs_say):
+     CKR__STOPS   it opens the file without a condition
+     CKR__SKIPS   it goes on without more than the file
+     CKR__FRESH   it finds no checkpoint, and begins a new run
+     CKR__LOSES   it goes on without what the file holds; or whether it asks is told by no file */
+
+static ckr_result ckr__need_there(ckr__ctx *c, const char *dir, const char *files, bool *there)
+{
+    ckr__rankfile f;
+    ckr__dirlist l;
+    *there = false;
+    for (size_t n; *files && !*there; files += n, files += *files == ' ') {
+        n = strcspn(files, " ");
+        const char *word = ckr__strndup(c, files, n), *in = dir;
+        for (; word && in && ckr__starts(word, "../"); word += 3) in = ckr__parent(c, in);
+        const char *cut = word ? strrchr(word, '/') : NULL;
+        if (cut && !cut[1]) while (cut > word && cut[-1] != '/') cut--;
+        if (cut && cut > word) {
+            in = in ? ckr__path_join(c, in, ckr__strndup(c, word, (size_t)(cut - word))) : NULL;
+            word = cut + 1;
+        }
+        if (!word || !in) return c->err->code;
+        if (ckr__path_kind(c, in) != CKR_FILE_DIR) continue;
+        ckr_result r = ckr__dir_list(c, in, &l);
+        if (r != CKR_OK) return r;
+        for (uint64_t i = 0; i < l.n && !*there; i++) {
+            const char *s = l.items[i]->name;
+            if (l.items[i]->is_dir) s = ckr__printf(c, "%s/", s);
+            *there = s && ckr__form_match(word, s, &f);
+        }
+    }
+    return c->err->code;
+}
+
+/* Does anybody ask for the row's file? */
+static ckr_result ckr__need_asked(ckr__ctx *c, const ckr__need *row, const char *dir,
+                                  const ckr_state *s, bool *asked)
+{
+    *asked = row->when == CKR__ALWAYS || (row->when == CKR__UNSCHEDULED && !s->n_schedules);
+    if (row->when == CKR__SCHEDULE_GONE && !s->n_schedules)
+        for (uint64_t i = 0; i < s->n_groups && !*asked; i++)
+            *asked = ckr__has(s->groups[i].hyper, "initial_lr");
+    return *asked && row->with ? ckr__need_there(c, dir, row->with, asked) : CKR_OK;
+}
+
+/* The first pattern as people write it: * for what varies. NULL: out of memory. */
+static const char *ckr__need_name(ckr__ctx *c, const char *files)
+{
+    char *out = CKR__DUP(c, char, files, strcspn(files, " ") + 1), *to = out;
+    for (const char *p = files; out && *p && *p != ' '; p++) {
+        const bool varies = *p == '[' || *p == '{';
+        *to++ = varies ? '*' : *p;
+        if (varies) p = strchr(p, *p == '[' ? ']' : '}');
+    }
+    if (out) *to = 0;
+    return out;
+}
+
+/* An entry for each file that is missing. `path` was opened, its checkpoint lies in `dir`. */
+static ckr_result ckr__needs_say(ckr__ctx *c, const ckr__need *row, const char *path,
+                                 const char *dir, const ckr_state *s)
+{
+    static const struct { ckr_severity severity; const char *code; } then[] = {
+        { CKR_ERROR, "CKR_E_RESUME_STOPS" },
+        { CKR_ERROR, "CKR_E_RESUME_SKIPS" },
+        { CKR_ERROR, "CKR_E_RESUME_FRESH" },
+        { CKR_LOST, "CKR_W_RESUME_LOSES" }
+    };
+    const bool run = strcmp(path, dir) != 0;
+    ckr_result r = CKR_OK;
+    if (!row || ckr__path_kind(c, dir) != CKR_FILE_DIR) return c->err->code;
+    for (; row->files && r == CKR_OK; row++) {
+        bool there = !run && ckr__starts(row->files, "../"), asked = false;
+        if (!there) r = ckr__need_there(c, dir, row->files, &there);
+        if (r == CKR_OK && !there) r = ckr__need_asked(c, row, dir, s, &asked);
+        if (!asked) continue;
+        const char *name = ckr__starts(row->files, "../") ? row->files + 3 : row->files;
+        r = ckr__say(c, then[row->then].code, then[row->then].severity,
+                     ckr__need_name(c, name), NULL, NULL,
+                     ckr__printf(c, "it is not there: %s", row->why),
+                     row->remedy ? row->remedy : "bring the file back, or convert: it is written "
+                                                 "anew then");
+    }
+    return r;
 }
 
 /* >>kit.parts ----------------------------------------------------------------- */
@@ -38068,7 +38380,7 @@ static ckr_tensor *ckr__gpt_make(ckr__gpt *g, const ckr__gpt_names *to, int64_t 
                         "its shape does not fit the model's other tensors, or its dtype differs "
                         "from those that are fused with it", "--without optimizer,groups,schedule "
                                                             "if it belongs to the optimizer");
-    if (!m || !ok) return NULL;
+    if (!m || !ok || ckr__failed(g->c)) return NULL;
     first = m->parts[0].from;
     rows = m->tensor.shape[m->turned];
     return m->n == 1 && m->parts[0].layer < 0 && m->parts[0].turned == m->turned &&
@@ -39694,10 +40006,22 @@ static const ckr__bounds ckr__verl_bounds = {
     "dp", CKR_ITEM_TOPOLOGY, "FSDP cuts over all ranks: there is --dp, and --fsdp-size", 0,
     (ckr_item)0, ckr__params_kept, ckr__groups_kept, ckr__clock_kept, ckr__lr_kept
 };
+static const ckr__need ckr__verl_needs[] = {
+    /* utils/checkpoint/checkpoint_manager.py: find_latest_ckpt_path */
+    { CKR__FRESH, CKR__ALWAYS, "../latest_checkpointed_iteration.txt", NULL,
+      "verl finds no checkpoint in the run's directory, and trains from scratch",
+      "bring it back (the step's number is all that it holds), or set trainer.resume_mode to "
+      "resume_path and trainer.resume_from_path to the step's directory" },
+    /* trainer/ppo/ray_trainer.py: _load_checkpoint; trainer/sft_trainer.py: one a data rank */
+    { CKR__LOSES, CKR__ALWAYS, "data.pt data_{rank}.pt ../data.pt", NULL,
+      "verl takes the data from their beginning: samples that were seen come again", NULL },
+    { 0, 0, NULL, NULL, NULL, NULL }
+};
 static const ckr__dialect ckr__verl = {
     "verl", "fsdp1 fsdp2", ckr__verl_probe, ckr__verl_read, ckr__streams_held, ckr__verl_emit, NULL,
     NULL, NULL, "model_world_size_* optim_world_size_* extra_state_world_size_*", "fsdp_size rng",
-    &ckr__verl_schedules, &ckr__verl_bounds, false
+    &ckr__verl_schedules, &ckr__verl_bounds, false,
+    ckr__verl_needs
 };
 
 #endif /* CKPTRESUME_NO_VERL */
@@ -41101,9 +41425,6 @@ static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
     const uint64_t n = r->f.n_files[CKR__NT_SCHEDULER];
     ckr__rankfile **files = r->f.files[CKR__NT_SCHEDULER];
     int64_t epoch = 0, first = 0;
-    if (!n)
-        ckr__say(r->c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST, "lr_scheduler", NULL, NULL,
-                 "there are no scheduler files", NULL);
     if (!r->config.root)
         ckr__say(r->c, "CKR_W_NANOTRON_NO_CONFIG", CKR_LOST, "config.yaml", NULL, NULL,
                  "the file is missing: only it holds the schedule, the batch and the training "
@@ -42979,12 +43300,27 @@ static const ckr__schedules ckr__nt_schedules = {
     NULL, "nanotron:learning_rate=LR,lr_warmup_steps=W,lr_decay_steps=D,min_decay_lr=M", NULL, NULL,
     false, false
 };
+static const ckr__need ckr__nt_needs[] = {
+    /* serialize/optimizer.py: load_optimizer */
+    { CKR__STOPS, CKR__ALWAYS, "optimizer/optimizer_config.json", "optimizer/optimizer_{name}.pt",
+      "Nanotron opens it before it loads the optimizer, and stops", NULL },
+    /* serialize/optimizer.py: load_lr_scheduler */
+    { CKR__STOPS, CKR__ALWAYS, "lr_scheduler/lr_scheduler[_{name}].pt",
+      "optimizer/optimizer_{name}.pt",
+      "Nanotron opens each rank's before it goes on, and stops", NULL },
+    /* serialize/main.py: parse_ckpt_path */
+    { CKR__FRESH, CKR__ALWAYS, "../latest.txt", NULL,
+      "Nanotron finds no checkpoint in the run's directory, and trains from the beginning",
+      "bring it back, or set resume_checkpoint_path to the step's directory" },
+    { 0, 0, NULL, NULL, NULL, NULL }
+};
 static const ckr__dialect ckr__nanotron = {
     "nanotron", NULL, ckr__nt_probe, ckr__nt_read, ckr__streams_held, ckr__nt_emit, NULL, NULL,
     NULL,
     "model_weight.safetensors model_weight_*.safetensors optimizer_pp-*.pt lr_scheduler_pp-*.pt "
     "tp-*-of-*_pp-*-of-*.pt", "gpt heads kv_heads rng samples tokens",
-    &ckr__nt_schedules, &ckr__nt_bounds, false
+    &ckr__nt_schedules, &ckr__nt_bounds, false,
+    ckr__nt_needs
 };
 
 #endif /* CKPTRESUME_NO_NANOTRON */
@@ -43887,7 +44223,7 @@ static bool ckr__plain_holds(void *user, ckr_rng_kind kind, const char *name, ui
 
 static const ckr__dialect ckr__plain_safetensors = {
     "safetensors", "live", ckr__plain_probe_dir, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL,
-    NULL, NULL, "slots max_shard_bytes float8", NULL, NULL, false
+    NULL, NULL, "slots max_shard_bytes float8", NULL, NULL, false, NULL
 };
 
 /* OneCycleLR keeps its bounds in the optimizer's groups. */
@@ -43910,7 +44246,8 @@ static const ckr__schedules ckr__torch_schedules = {
 static const ckr__dialect ckr__plain_torch = {
     "torch", "live", ckr__plain_probe, ckr__plain_read, ckr__plain_holds, ckr__plain_emit, NULL,
     NULL, NULL,
-    NULL, "slots float8 epoch samples tokens", &ckr__torch_schedules, NULL, false
+    NULL, "slots float8 epoch samples tokens", &ckr__torch_schedules, NULL, false,
+    NULL
 };
 
 /* >>torch_ranks --------------------------------------------------------------- */
@@ -44104,7 +44441,7 @@ static ckr_result ckr__tr_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 
 static const ckr__dialect ckr__torch_ranks = {
     "torch_ranks", NULL, ckr__tr_probe, ckr__tr_read, NULL, ckr__tr_emit, NULL, NULL, NULL, NULL,
-    NULL, NULL, NULL, false
+    NULL, NULL, NULL, false, NULL
 };
 
 /* >>torchtune ----------------------------------------------------------------- */
@@ -44196,7 +44533,7 @@ static ckr_result ckr__tn_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 
 static const ckr__dialect ckr__torchtune = {
     "torchtune", NULL, ckr__tn_probe, ckr__tn_read, NULL, ckr__tn_emit, NULL, NULL, NULL, NULL,
-    NULL, NULL, NULL, false
+    NULL, NULL, NULL, false, NULL
 };
 
 CKR__COLD
@@ -44279,6 +44616,7 @@ typedef struct ckr__ac_file {
     bool            dir;
     ckr_format      format;
     ckr_node       *root;
+    const char     *archive;   /* the name that torch gave the archive's root, or NULL   */
     const ckr_node *part;      /* the state dict in it: of optimizer or scheduler        */
     uint64_t        first_group, n_groups;
 } ckr__ac_file;
@@ -44545,6 +44883,7 @@ static ckr_result ckr__ac_load(ckr__ac *r, ckr__ac_file *f)
     uint32_t file = CKR_NO_FILE;
     ckr_result e = ckr__file_open(r->c, f->path, &file);
     if (e == CKR_OK) e = ckr__doc_load(r->c, file, &f->format, &f->root);
+    if (e == CKR_OK) f->archive = r->c->files[file].root;
     f->part = f->root;
     return e;
 }
@@ -44780,6 +45119,24 @@ static void ckr__ac_extras(ckr__ac *r, uint32_t rank, const ckr_node *dict)
     }
 }
 
+/* A random file in another rank's place is said, and read: nothing else of the run is wrong. */
+static void ckr__ac_place(ckr__ac *r, const ckr__ac_file *f)
+{
+    ckr__fileset k = CKR_ZERO;
+    ckr__rankfile x;
+    k.c = r->c;
+    k.forms = r->trainer ? ckr__hf_forms : ckr__ac_forms;
+    k.first = 1u << CKR__RANK;             /* rng_state.pth is of rank 0                  */
+    ckr__form_find(k.forms, f->rel, &x);
+    x.has |= k.first;
+    x.rel = f->rel;
+    const char *was = ckr__fileset_was(&k, &x, f->archive);
+    if (was)
+        ckr__say(r->c, ckr_item_name(CKR_ITEM_FILES_SWAPPED), CKR_ERROR, f->rel, NULL, NULL,
+                 ckr__printf(r->c, "it was saved as %s: this rank goes on with the random streams "
+                                   "of that one", was), ckr__bring_back);
+}
+
 static ckr_result ckr__ac_randoms(ckr__ac *r)
 {
     ckr__rank_streams of = CKR_ZERO;
@@ -44800,6 +45157,7 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
         if (f->kind != CKR__AC_RANDOM) continue;
         if (ckr__ac_load(r, f) == CKR_OK && !ckr_node_is_dict(f->root))
             ckr__ac_bad(r, f, NULL, "a dict");
+        ckr__ac_place(r, f);
         r->random[f->index] = f;
     }
     of.c = r->c;
@@ -44870,7 +45228,8 @@ static ckr_result ckr__ac_missing(ckr__ac *r)
             first = i;
         }
     if (!r->n_random)
-        return ckr__say(r->c, "CKR_W_NO_RANDOM", CKR_LOST, "random states", NULL, NULL,
+        return ckr__say(r->c, "CKR_W_NO_RANDOM", CKR_LOST,
+                        r->trainer ? "rng_state.pth" : "random_states_0.pkl", NULL, NULL,
                         "there is no file of random states: the coming run seeds its own streams",
                         NULL);
     if (!n || (r->engine && r->trainer && ckr__ac_single(r))) return CKR_OK;
@@ -46425,19 +46784,56 @@ static const ckr__bounds ckr__ac_bounds = {
     "dp", CKR_ITEM_TOPOLOGY, "every process holds whole tensors: there is only --dp", 0,
     (ckr_item)0, ckr__params_kept, ckr__groups_kept, ckr__clock_kept, ckr__lr_kept
 };
+/* What holds the optimizer, FSDP's and DeepSpeed's too. */
+#define CKR__AC_HOLDS_OPTIMIZER "optimizer[_{n}].bin optimizer_{n}/ optimizer_{n}_rank{rank}.bin " \
+                                "pytorch_model[_{n}]/ global_step{step}/"
+
+static const ckr__need ckr__ac_needs[] = {
+    /* checkpointing.py: load_accelerator_state; utils/fsdp_utils.py: load_fsdp_optimizer */
+    { CKR__STOPS, CKR__ALWAYS, "optimizer.bin " CKR__AC_HOLDS_OPTIMIZER, NULL,
+      "accelerate's load_state opens it for the run's optimizer, and stops",
+      "bring the file back; a run that has no optimizer does not ask for it" },
+    /* checkpointing.py: load_accelerator_state, once for each scheduler that was prepared */
+    { CKR__LOSES, CKR__SCHEDULE_GONE, "scheduler.bin", NULL,
+      "the optimizer's groups have had a scheduler: where accelerate prepared it, load_state opens "
+      "the file and stops; where it did not, the script keeps the scheduler elsewhere",
+      "bring the file back, or restore the scheduler in the script" },
+    { 0, 0, NULL, NULL, NULL, NULL }
+};
+static const ckr__need ckr__hf_needs[] = {
+    /* trainer.py: train, _prepare_for_training */
+    { CKR__STOPS, CKR__ALWAYS, "trainer_state.json", NULL,
+      "the Trainer opens it before it trains, and stops; older ones count from step 0 again",
+      NULL },
+    /* trainer.py: _load_optimizer_and_scheduler, which loads both or neither */
+    { CKR__SKIPS, CKR__ALWAYS, "scheduler.pt", "optimizer.pt optimizer.bin optimizer_{n}/",
+      "the Trainer loads the optimizer only where this file is there, too: it goes on with new "
+      "moments, and the LR begins again with its warm-up, without a word", NULL },
+    { CKR__SKIPS, CKR__ALWAYS, "optimizer.pt " CKR__AC_HOLDS_OPTIMIZER, "scheduler.pt",
+      "the Trainer loads the scheduler only where this file is there, too: it goes on with new "
+      "moments, and the LR begins again with its warm-up, without a word", NULL },
+    /* trainer.py: _load_optimizer_and_scheduler, of DeepSpeed */
+    { CKR__STOPS, CKR__UNSCHEDULED, "scheduler.pt", "global_step{step}/",
+      "the Trainer opens it, as DeepSpeed has no scheduler of its own here, and stops", NULL },
+    /* integrations/deepspeed.py: deepspeed_load_checkpoint */
+    { CKR__STOPS, CKR__ALWAYS, "latest", "global_step{step}/",
+      "DeepSpeed finds no checkpoint, and the Trainer stops",
+      "bring it back: the name of the directory global_stepN is all that it holds" },
+    { 0, 0, NULL, NULL, NULL, NULL }
+};
 static const ckr__dialect ckr__accelerate = {
     "accelerate", ckr__af_variants, ckr__ac_probe, ckr__ac_read, ckr__streams_held, ckr__ac_emit,
-    NULL, NULL, NULL, ckr__af_parts, "rng", NULL, &ckr__ac_bounds, true
+    NULL, NULL, NULL, ckr__af_parts, "rng", NULL, &ckr__ac_bounds, true, ckr__ac_needs
 };
 static const ckr__schedules ckr__hf_schedules = { NULL, NULL, NULL, NULL, false, true };
 static const ckr__dialect ckr__hf_trainer = {
     "hf_trainer", ckr__af_variants, ckr__ac_probe_trainer, ckr__ac_read_trainer, ckr__streams_held,
     ckr__ac_emit, NULL, NULL, NULL, ckr__af_parts, "rng epoch", &ckr__hf_schedules, &ckr__ac_bounds,
-    true
+    true, ckr__hf_needs
 };
 static const ckr__dialect ckr__sana = {
     "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__plain_holds, ckr__ac_emit, NULL, NULL, NULL,
-    NULL, "rng epoch", NULL, &ckr__ac_bounds, false
+    NULL, "rng epoch", NULL, &ckr__ac_bounds, false, NULL
 };
 
 #endif /* CKPTRESUME_NO_ACCELERATE */
@@ -48295,7 +48691,7 @@ static const ckr__schedules ckr__lm_schedules = {
 static const ckr__dialect ckr__llmc = {
     "llmc", NULL, ckr__lm_probe, ckr__lm_read, ckr__streams_held, ckr__lm_emit, &ckr__lm_as_file,
     ckr__lm_tree, NULL, "state_*_*.bin DONE_*", "data micro_batch seq_len heads",
-    &ckr__lm_schedules, &ckr__lm_bounds, false
+    &ckr__lm_schedules, &ckr__lm_bounds, false, NULL
 };
 
 #endif /* CKPTRESUME_NO_LLMC */
@@ -51676,10 +52072,20 @@ static const ckr__schedules ckr__ds_schedules = {
     NULL, "deepspeed:WarmupDecayLR,warmup_max_lr=LR,warmup_num_steps=W,total_num_steps=N",
     ckr__ds_spec, NULL, true, false
 };
+static const ckr__need ckr__ds_needs[] = {
+    /* runtime/engine.py: load_checkpoint, with tag None */
+    { CKR__FRESH, CKR__ALWAYS, "../latest ../latest_universal", NULL,
+      "DeepSpeed's load_checkpoint finds no checkpoint in the run's directory, warns and loads "
+      "nothing: the run begins anew",
+      "bring it back (the name of the step's directory is all that it holds), or call "
+      "load_checkpoint with that name as tag" },
+    { 0, 0, NULL, NULL, NULL, NULL }
+};
 static const ckr__dialect ckr__deepspeed = {
     "deepspeed", "native universal", ckr__ds_probe, ckr__ds_open, ckr__ds_holds, ckr__ds_emit, NULL,
     NULL, NULL, "*_model_states.pt *-model_states.pt *_optim_states.pt", "samples",
-    &ckr__ds_schedules, &ckr__ds_bounds, true
+    &ckr__ds_schedules, &ckr__ds_bounds, true,
+    ckr__ds_needs
 };
 
 #elif !defined(CKPTRESUME_NO_ACCELERATE)
@@ -54392,11 +54798,13 @@ static const ckr__schedules ckr__tt_schedules = {
 };
 static const ckr__dialect ckr__torchtitan = {
     "torchtitan", "fsdp fused_qkv split_qkv", ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit,
-    NULL, NULL, NULL, NULL, "slots kv_heads tokens", &ckr__tt_schedules, &ckr__tt_bounds, false
+    NULL, NULL, NULL, NULL, "slots kv_heads tokens", &ckr__tt_schedules, &ckr__tt_bounds, false,
+    NULL
 };
 static const ckr__dialect ckr__dcp_dialect = {
     "dcp", NULL, ckr__dt_probe, ckr__dt_read, ckr__streams_held, ckr__dt_emit, &ckr__dt_as_file,
-    NULL, NULL, "*.distcp *.metadata shard-*-model-*.safetensors", "slots float8", NULL, NULL, false
+    NULL, NULL, "*.distcp *.metadata shard-*-model-*.safetensors", "slots float8", NULL, NULL,
+    false, NULL
 };
 
 /* >>olmo_core ----------------------------------------------------------------- */
@@ -54604,9 +55012,17 @@ static ckr_result ckr__oc_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 static const ckr__bounds ckr__oc_bounds = {
     NULL, CKR_ITEM_OK, NULL, 0, CKR_ITEM_TRAINER_SOURCE, NULL, NULL, NULL, NULL
 };
+static const ckr__need ckr__oc_needs[] = {
+    /* train/checkpoint.py: Checkpointer.dir_is_checkpoint, which load and latest_checkpoint ask */
+    { CKR__FRESH, CKR__ALWAYS, ".metadata.json", NULL,
+      "OLMo-core writes it last, and takes a directory without it for no checkpoint: the run "
+      "begins anew", "bring the file back" },
+    { 0, 0, NULL, NULL, NULL, NULL }
+};
 static const ckr__dialect ckr__olmo_core = {
     "olmo_core", NULL, ckr__oc_probe, ckr__oc_read, ckr__streams_held, ckr__oc_emit,
-    &ckr__dt_as_file, NULL, NULL, NULL, NULL, NULL, &ckr__oc_bounds, false
+    &ckr__dt_as_file, NULL, NULL, NULL, NULL, NULL, &ckr__oc_bounds, false,
+    ckr__oc_needs
 };
 
 #endif /* CKPTRESUME_NO_DCP */
@@ -59487,11 +59903,20 @@ static const ckr__schedules ckr__mg_schedules = {
     "megatron:max_lr=LR,lr_warmup_iters=W,lr_decay_iters=N,lr_decay_style=S,global_batch_size=B",
     NULL, NULL, false, false
 };
+static const ckr__need ckr__mg_needs[] = {
+    /* training/checkpointing.py: _load_base_checkpoint */
+    { CKR__FRESH, CKR__ALWAYS, "../latest_checkpointed_iteration.txt", NULL,
+      "Megatron-LM finds no checkpoint in the run's directory, and trains from random weights",
+      "bring it back (the iteration's number is all that it holds), or give --ckpt-step; with "
+      "--exit-on-missing-checkpoint it stops instead" },
+    { 0, 0, NULL, NULL, NULL, NULL }
+};
 static const ckr__dialect ckr__megatron = {
     "megatron", "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir, ckr__streams_held,
     ckr__mg_emit, NULL, NULL, ckr__mg_faults,
     "model_optim_rng.pt distrib_optim.pt common.pt *.distcp *.metadata",
-    "vpp to_version heads kv_heads gpt samples", &ckr__mg_schedules, &ckr__mg_bounds, false
+    "vpp to_version heads kv_heads gpt samples", &ckr__mg_schedules, &ckr__mg_bounds, false,
+    ckr__mg_needs
 };
 
 #endif /* CKPTRESUME_NO_MEGATRON */
@@ -60005,7 +60430,8 @@ static const ckr__bounds ckr__li_bounds = {
 static const ckr__dialect ckr__lightning = {
     "lightning", "full sharded", ckr__li_probe, ckr__li_read, ckr__plain_holds, ckr__li_emit,
     &ckr__li_as_file, NULL, NULL, NULL, "float8 epoch", &ckr__torch_schedules,
-    &ckr__li_bounds, false
+    &ckr__li_bounds, false,
+    NULL
 };
 
 #endif /* CKPTRESUME_NO_LIGHTNING */
@@ -60519,6 +60945,7 @@ static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *
     if (r == CKR_OK) r = ckr__state_read(k, d, desc);
     for (uint64_t i = 0; i < s->n_tensors && r == CKR_OK; i++)
         r = ckr__tensor_check(c, s->tensors[i]);
+    if (r == CKR_OK) r = ckr__needs_say(c, d->needs, path, k->dir, s);
     if (r == CKR_OK && s->n_parts)
         r = ckr__say(c, "CKR_W_PART", CKR_LOST, k->path, NULL,
                      ckr__printf(c, "%llu tensors", (unsigned long long)s->n_parts),
@@ -60535,6 +60962,10 @@ static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *
 static ckr_result ckr__ckpt_new(const ckr_open_desc *desc, ckr_ckpt **out, ckr_error *err)
 {
     ckr_result r;
+    *out = NULL;
+    if (desc && desc->vocab < 0) return ckr__unknown(err, "vocab");
+    for (size_t i = 0; desc && i < desc->n_names; i++)
+        CKR__NEEDS(desc->names && desc->names[i], "names");
     *out = (ckr_ckpt *)ckr__owner_make(desc ? desc->env : NULL, desc ? &desc->limits : NULL,
                                        sizeof **out, err, &r);
     if (!*out) return r;
@@ -60567,6 +60998,9 @@ static CKR__NOINLINE ckr_result ckr__ckpt_open_body(const char *path, const ckr_
 CKR_API ckr_result ckr_ckpt_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
                                  ckr_error *err)
 {
+    if (out) *out = NULL;
+    CKR__NEEDS(path, "path");
+    CKR__NEEDS(out, "out");
     CKR__IN_FENV(ckr_result, ckr__ckpt_open_body(path, desc, out, err));
 }
 
@@ -60585,6 +61019,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_create_body(const ckr_open_desc *desc,
 
 CKR_API ckr_result ckr_ckpt_create(const ckr_open_desc *desc, ckr_ckpt **out, ckr_error *err)
 {
+    CKR__NEEDS(out, "out");
     CKR__IN_FENV(ckr_result, ckr__ckpt_create_body(desc, out, err));
 }
 
@@ -60655,10 +61090,31 @@ CKR_API ckr_result ckr_ckpt_put(ckr_ckpt *k, const char *name, const char *slot,
                                 uint32_t n_dims, const int64_t *shape, const void *data,
                                 ckr_error *err)
 {
+    CKR__NEEDS(k, "c");
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                                    : ckr__ckpt_put_body(k, name, slot, dtype, n_dims, shape,
                                                         data)));
+}
+
+/* Group number k->state.n_groups takes a name, which no group has. False: one has, or out of
+   memory; the error is set. */
+static bool ckr__group_takes(ckr_ckpt *k, const char *key, size_t n, const char *what)
+{
+    ckr__map *m = &k->grouped;
+    uint64_t of;
+    m->c = &k->ctx;
+    if (ckr__map_find(m, key, n, &of) && of != CKR__GROUPS_NONE) {
+        ckr__put_bad(&k->ctx, *key ? key : key + 1, what);
+        return false;
+    }
+    return ckr__map_put(m, key, n, k->state.n_groups, NULL);
+}
+
+static void ckr__group_lets_go(ckr_ckpt *k, const char *key, size_t n)
+{
+    const uint64_t hash = ckr__hash_keyed(k->ctx.seed, key, n, 0);
+    ckr__map_probe(&k->grouped, key, n, hash)->value = CKR__GROUPS_NONE;
 }
 
 static CKR__NOINLINE ckr_result ckr__ckpt_put_group_body(ckr_ckpt *k, const char *name,
@@ -60668,8 +61124,14 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_group_body(ckr_ckpt *k, const char
 {
     ckr__ctx *c = &k->ctx;
     const char **names = CKR__NEW_N(c, const char *, n_params);
+    char *own = name ? (char *)ckr__arena(c, strlen(name) + 2) : NULL;
     ckr_node *d = ckr__make(c, CKR_NODE_DICT);
-    if (!names || !d) return c->err->code;
+    uint64_t taken = 0;
+    if (!names || !d || (name && !own)) return c->err->code;
+    if (own) {
+        *own = 0;
+        memcpy(own + 1, name, strlen(name) + 1);
+    }
     for (uint64_t i = 0; i < n_params; i++) {
         names[i] = ckr__strdup(c, params[i]);
         if (!names[i]) return ckr__put_bad(c, name, "a parameter without a name");
@@ -60678,11 +61140,21 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_group_body(ckr_ckpt *k, const char
         if (!hyper[h].key ||
             !ckr__node_set(c, d, hyper[h].key, ckr__make_float(c, hyper[h].value)))
             return ckr__put_bad(c, name, "a hyper-parameter without a key");
-    ckr_group *g = CKR__PUSH(ckr_group, c, k->state.groups, k->state.n_groups);
-    g->name = name ? ckr__strdup(c, name) : NULL;
-    g->params = names;
-    g->n_params = n_params;
-    g->hyper = d;
+    bool ok = !own || ckr__group_takes(k, own, strlen(name) + 1, "a group with this name was put");
+    const bool named = ok && own;
+    for (; ok && taken < n_params; taken += ok)
+        ok = ckr__group_takes(k, names[taken], strlen(names[taken]),
+                              "a parameter that is in a group already");
+    ckr_group *g = ok ? CKR__PUSH(ckr_group, c, k->state.groups, k->state.n_groups) : NULL;
+    if (g && !ckr__failed(c)) {
+        g->name = own ? own + 1 : NULL;
+        g->params = names;
+        g->n_params = n_params;
+        g->hyper = d;
+        return CKR_OK;
+    }
+    while (taken > 0) taken--, ckr__group_lets_go(k, names[taken], strlen(names[taken]));
+    if (named) ckr__group_lets_go(k, own, strlen(name) + 1);
     return c->err->code;
 }
 
@@ -60690,6 +61162,9 @@ CKR_API ckr_result ckr_ckpt_put_group(ckr_ckpt *k, const char *name, const char 
                                       uint64_t n_params, const ckr_hyper *hyper, size_t n_hyper,
                                       ckr_error *err)
 {
+    CKR__NEEDS(k, "c");
+    CKR__NEEDS(params || !n_params, "params");
+    CKR__NEEDS(hyper || !n_hyper, "hyper");
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                                    : ckr__ckpt_put_group_body(k, name, params, n_params, hyper,
@@ -60747,6 +61222,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_schedule_body(ckr_ckpt *k, const c
 CKR_API ckr_result ckr_ckpt_put_schedule(ckr_ckpt *k, const char *schedule, int64_t updates,
                                          ckr_error *err)
 {
+    CKR__NEEDS(k, "c");
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                                    : ckr__ckpt_put_schedule_body(k, schedule, updates)));
@@ -60771,6 +61247,8 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_decided_body(ckr_ckpt *k, const ck
 CKR_API ckr_result ckr_ckpt_put_decided(ckr_ckpt *k, const ckr_schedule *s, int64_t updates,
                                         ckr_error *err)
 {
+    CKR__NEEDS(k, "c");
+    CKR__NEEDS(s, "s");
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                                    : ckr__ckpt_put_decided_body(k, s, updates)));
@@ -60779,35 +61257,36 @@ CKR_API ckr_result ckr_ckpt_put_decided(ckr_ckpt *k, const ckr_schedule *s, int6
 CKR_API void ckr_ckpt_close(ckr_ckpt *k)
 {
     if (k && k->put.slots) ckr__map_free(&k->put);
+    if (k && k->grouped.slots) ckr__map_free(&k->grouped);
     ckr__owner_free(k, sizeof *k);
 }
 
 CKR_API const ckr_state *ckr_ckpt_state(const ckr_ckpt *c)
 {
-    return &c->state;
+    return c ? &c->state : NULL;
 }
 
 CKR_API const ckr_schedule *ckr_ckpt_schedule(const ckr_ckpt *c, uint64_t index)
 {
-    return index < c->state.n_schedules ? &c->state.schedules[index] : NULL;
+    return c && index < c->state.n_schedules ? &c->state.schedules[index] : NULL;
 }
 
 CKR_API const char *ckr_ckpt_path(const ckr_ckpt *c)
 {
-    return c->dir ? c->dir : c->path;
+    return !c ? NULL : c->dir ? c->dir : c->path;
 }
 
 CKR_API uint32_t ckr_ckpt_files(const ckr_ckpt *c, uint64_t *bytes)
 {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < c->ctx.n_files; i++) n += c->ctx.files[i].size;
+    for (uint32_t i = 0; c && i < c->ctx.n_files; i++) n += c->ctx.files[i].size;
     if (bytes) *bytes = n;
-    return c->ctx.n_files;
+    return c ? c->ctx.n_files : 0;
 }
 
 CKR_API const ckr_tensor *ckr_ckpt_tensor(const ckr_ckpt *c, const char *name, const char *slot)
 {
-    return ckr__tensor_find(&c->state, name, slot);
+    return c && name && slot ? ckr__tensor_find(&c->state, name, slot) : NULL;
 }
 
 /* A file of a dialect's own format, or of any that is known by itself. */
@@ -60832,12 +61311,15 @@ static CKR__NOINLINE ckr_result ckr__tree_open_body(const char *path, const ckr_
 CKR_API ckr_result ckr_tree_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
                                  ckr_error *err)
 {
+    if (out) *out = NULL;
+    CKR__NEEDS(path, "path");
+    CKR__NEEDS(out, "out");
     CKR__IN_FENV(ckr_result, ckr__tree_open_body(path, desc, out, err));
 }
 
 CKR_API const ckr_node *ckr_ckpt_root(const ckr_ckpt *c)
 {
-    return c->root;
+    return c ? c->root : NULL;
 }
 
 /* >>ckpt.side: what the target's format cannot hold, and what was written */
@@ -61672,6 +62154,9 @@ static CKR__NOINLINE ckr_result ckr__view_read_body(const ckr_ckpt *ckpt, const 
 CKR_API ckr_result ckr_view_read(const ckr_ckpt *ckpt, const ckr_view *v, int64_t first, int64_t n,
                                  void *dst, ckr_error *err)
 {
+    CKR__NEEDS(ckpt, "c");
+    CKR__NEEDS(v, "v");
+    CKR__NEEDS(dst || !n, "dst");
     CKR__IN_FENV(ckr_result, ckr__view_read_body(ckpt, v, first, n, dst, err));
 }
 

@@ -37,6 +37,9 @@ int main(int argc, char **argv)
     read.tensor = ckr_ckpt_tensor(in, "wte.weight", "param");
     read.start = start;
     read.count = count;
+    read.shape = shape; /* what this program's own weight has: any other is refused */
+    read.n_dims = 2;
+    read.dtype = CKR_DTYPE_F32;
     read.dst = row;
     read.dst_size = sizeof row;
     if (!read.tensor || ckr_ckpt_read(in, &read, 1, &err) != CKR_OK) return fail(&err);

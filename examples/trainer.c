@@ -64,6 +64,8 @@ static int64_t resume(shared *s, const char *file, int rank, int P, ckr_error *e
         count[1] = shapes[t % 2][1];
         snprintf(name, sizeof name, "optimizer.state.%s.%s", names[t % 2], slots[t / 2]);
         r.tensor = ckr_ckpt_tensor(c, t < 2 ? names[t] : name, "param");
+        r.shape = shapes[t % 2];       /* a file of another model is refused            */
+        r.n_dims = 2;
         r.start = start;
         r.count = count;
         r.dst = s->x[t / 2] + t % 2 * H * D + start[0] * count[1];

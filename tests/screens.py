@@ -65,8 +65,7 @@ def faults(text, columns=COLUMNS, lines=LINES):
     for n, line in enumerate(got, 1):
         if line != line.rstrip():
             yield f"line {n} ends in blanks: {line!r}"
-        indent = len(line) - len(line.lstrip())
-        if len(line) > columns and indent + max(map(len, line.split())) <= columns:
+        if len(line) > columns and not re.search(r"[^ ]*[./][^ ]{30}", line):
             yield f"line {n} has {len(line)} columns: {line}"
     if len(got) >= lines:
         yield f"{len(got)} lines"

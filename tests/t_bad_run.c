@@ -235,6 +235,245 @@ static void schedules_refused(void)
     CHECK(r == CKR_OK && n > all + 2);
 }
 
+/* ---- mistakes of the caller ---- */
+
+/* The call, with an error and without one, is refused for its argument `name`. */
+#define REFUSED(name, call) \
+    do { \
+        for (int with = 0; with < 2; with++) { \
+            ckr_error *e = with ? &err : NULL; \
+            memset(&err, 7, sizeof err); \
+            t_check((call) == CKR_E_ARG && (!e || (err.item == CKR_ITEM_ARG && \
+                                                   !strcmp(err.where, name) && err.text[0])), \
+                    __FILE__, __LINE__, "%s: %s %s", #call, e ? e->where : "", \
+                    e ? e->text : ""); \
+        } \
+    } while (0)
+
+static void null_of_checkpoints(ckr_ckpt *c, ckr_plan *p)
+{
+    ckr_ckpt *k = c;
+    ckr_plan *q = p;
+    ckr_report *report = NULL;
+    ckr_diff *diff = NULL;
+    ckr_rng_streams *streams = NULL;
+    const int64_t shape[1] = { 2 };
+    uint8_t total[16];
+    size_t n = 0;
+    char name[1] = "";
+    REFUSED("path", ckr_ckpt_open(NULL, NULL, &k, e));
+    CHECK(!k);
+    REFUSED("out", ckr_ckpt_open("x", NULL, NULL, e));
+    REFUSED("path", ckr_tree_open(NULL, NULL, &k, e));
+    REFUSED("out", ckr_tree_open("x", NULL, NULL, e));
+    REFUSED("out", ckr_ckpt_create(NULL, NULL, e));
+    REFUSED("c", ckr_ckpt_put(NULL, "b", "param", CKR_DTYPE_F32, 1, shape, two, e));
+    REFUSED("name", ckr_ckpt_put(c, NULL, "param", CKR_DTYPE_F32, 1, shape, two, e));
+    REFUSED("b", ckr_ckpt_put(c, "b", NULL, CKR_DTYPE_F32, 1, shape, two, e));
+    REFUSED("b", ckr_ckpt_put(c, "b", "param", CKR_DTYPE_F32, 1, NULL, two, e));
+    REFUSED("b", ckr_ckpt_put(c, "b", "param", CKR_DTYPE_F32, 1, shape, NULL, e));
+    REFUSED("c", ckr_ckpt_put_group(NULL, name, NULL, 0, NULL, 0, e));
+    REFUSED("params", ckr_ckpt_put_group(c, name, NULL, 1, NULL, 0, e));
+    REFUSED("hyper", ckr_ckpt_put_group(c, name, NULL, 0, NULL, 1, e));
+    REFUSED("c", ckr_ckpt_put_schedule(NULL, COSINE, 1, e));
+    REFUSED("schedule", ckr_ckpt_put_schedule(c, NULL, 1, e));
+    REFUSED("c", ckr_ckpt_put_decided(NULL, ckr_ckpt_schedule(c, 0), 1, e));
+    REFUSED("s", ckr_ckpt_put_decided(c, NULL, 1, e));
+    REFUSED("c", ckr_view_read(NULL, NULL, 0, 0, NULL, e));
+    REFUSED("v", ckr_view_read(c, NULL, 0, 0, NULL, e));
+    REFUSED("c", ckr_ckpt_read(NULL, NULL, 0, e));
+    REFUSED("reads", ckr_ckpt_read(c, NULL, 1, e));
+    REFUSED("c", ckr_ckpt_copies(NULL, NULL, 0, NULL, &n, e));
+    REFUSED("reads", ckr_ckpt_copies(c, NULL, 1, NULL, &n, e));
+    REFUSED("n_copies", ckr_ckpt_copies(c, NULL, 0, NULL, NULL, e));
+    REFUSED("c", ckr_ckpt_bytes(NULL, 0, 0, NULL, 0, e));
+    REFUSED("dst", ckr_ckpt_bytes(c, 0, 0, NULL, 1, e));
+    REFUSED("src", ckr_plan_create(NULL, NULL, 0, &q, e));
+    CHECK(!q);
+    REFUSED("out", ckr_plan_create(c, NULL, 0, NULL, e));
+    REFUSED("src", ckr_plan_decide(NULL, NULL, &q, e));
+    REFUSED("out", ckr_plan_decide(c, NULL, NULL, e));
+    REFUSED("p", ckr_plan_write(NULL, OUT, NULL, e));
+    REFUSED("path", ckr_plan_write(p, NULL, NULL, e));
+    REFUSED("c", ckr_ckpt_digest(NULL, NULL, total, e));
+    REFUSED("total", ckr_ckpt_digest(c, NULL, NULL, e));
+    REFUSED("c", ckr_ckpt_check(NULL, &report, e));
+    REFUSED("out", ckr_ckpt_check(c, NULL, e));
+    REFUSED("a", ckr_ckpt_diff(NULL, c, &diff, e));
+    REFUSED("b", ckr_ckpt_diff(c, NULL, &diff, e));
+    REFUSED("out", ckr_ckpt_diff(c, c, NULL, e));
+    REFUSED("c", ckr_ckpt_rng(NULL, NULL, &streams, e));
+    REFUSED("out", ckr_ckpt_rng(c, NULL, NULL, e));
+    ckr_ckpt_close(NULL);
+    ckr_plan_free(NULL);
+    ckr_report_free(NULL);
+    ckr_diff_free(NULL);
+    ckr_rng_streams_free(NULL);
+    CHECK(!ckr_ckpt_state(NULL) && !ckr_ckpt_path(NULL) && !ckr_ckpt_files(NULL, NULL));
+    CHECK(!ckr_ckpt_tensor(NULL, "a", "param") && !ckr_ckpt_tensor(c, NULL, "param"));
+    CHECK(!ckr_ckpt_tensor(c, "a", NULL) && !ckr_ckpt_root(NULL) && !ckr_ckpt_schedule(NULL, 0));
+    CHECK(!ckr_plan_info(NULL) && !ckr_rng_find(NULL, 0, "numpy", "default"));
+}
+
+static void null_of_values(const ckr_schedule *s)
+{
+    ckr_rng *r = (ckr_rng *)malloc(ckr_rng_size());
+    double v = 0;
+    int64_t i;
+    uint64_t u = 0;
+    size_t n = 1;
+    REFUSED("s", ckr_schedule_values(NULL, CKR_COLUMN_LR, 1, 1, &v, NULL, e));
+    REFUSED("out", ckr_schedule_values(s, CKR_COLUMN_LR, 1, 1, NULL, NULL, e));
+    REFUSED("column", ckr_schedule_values(s, (ckr_column)3, 1, 1, &v, NULL, e));
+    REFUSED("s", ckr_schedule_text(NULL, NULL, 0, &n, NULL, e));
+    CHECK(!n);
+    REFUSED("size", ckr_schedule_text(s, NULL, 0, NULL, NULL, e));
+    CHECK(ckr_schedule_end(NULL) == -1 && ckr_schedule_run_end(NULL) == -1);
+    CHECK(!ckr_schedule_info(NULL).kind);
+    REFUSED("bytes", ckr_rng_decode(CKR_RNG_LLMC, NULL, 8, r, e));
+    REFUSED("out", ckr_rng_decode(CKR_RNG_LLMC, &u, 8, NULL, e));
+    if (!r || ckr_rng_seed(r, CKR_RNG_PYTHON, 1) != CKR_OK) exit(2);
+    CHECK(!ckr_rng_get(NULL, CKR_RNG_FIELD_KIND) && !ckr_rng_kind_find(NULL));
+    CHECK(!ckr_rng_encode(NULL, NULL, 0) && !ckr_rng_words(NULL, NULL, 0));
+    CHECK(!ckr_rng_equal(r, NULL) && !ckr_rng_equal(NULL, r) && !ckr_rng_u32(NULL));
+    CHECK(!ckr_rng_u64(NULL) && !ckr_rng_distance(NULL, r, 1, &u));
+    CHECK(!ckr_rng_distance(r, NULL, 1, &u) && !ckr_rng_distance(r, r, 1, NULL));
+    CHECK(!ckr_rng_convert(NULL, CKR_RNG_NUMPY, r) && !ckr_rng_convert(r, CKR_RNG_NUMPY, NULL));
+    for (int k = 0; k < 2; k++) {          /* no generator, or no place for what it draws       */
+        ckr_rng *g = k ? r : NULL;
+        CHECK(k || ckr_rng_set(g, CKR_RNG_FIELD_FLAGS, 0) == CKR_E_ARG);
+        CHECK(k || ckr_rng_seed(g, CKR_RNG_PYTHON, 1) == CKR_E_ARG);
+        CHECK(k || ckr_rng_jump(g, 1, 0) == CKR_E_ARG);
+        CHECK(ckr_rng_u32_fill(g, 1, k ? NULL : (uint32_t *)&u) == CKR_E_ARG);
+        CHECK(ckr_rng_uniform(g, CKR_DTYPE_F64, 0, 1, 1, k ? NULL : &v) == CKR_E_ARG);
+        CHECK(ckr_rng_normal(g, CKR_DTYPE_F64, 0, 1, 1, k ? NULL : &v) == CKR_E_ARG);
+        CHECK(ckr_rng_integers(g, CKR_DTYPE_I64, 0, 1, 1, k ? NULL : &i) == CKR_E_ARG);
+        CHECK(ckr_rng_random(g, CKR_DTYPE_I64, 1, k ? NULL : &i) == CKR_E_ARG);
+        CHECK(ckr_rng_permutation(g, 1, k ? NULL : &i) == CKR_E_ARG);
+        CHECK(ckr_rng_bits(g, 1, k ? NULL : &u) == CKR_E_ARG);
+    }
+    free(r);
+    CHECK(!ckr_node_get(NULL, NULL) && !ckr_node_at(NULL, 0) && !ckr_node_find(NULL, NULL));
+    CHECK(!ckr_node_is_dict(NULL) && !ckr_node_is_list(NULL) && !ckr_node_str(NULL));
+    CHECK(!ckr_node_i64(NULL, NULL) && !ckr_node_f64(NULL, NULL));
+    ckr_digest_finish(NULL, CKR_DTYPE_F32, 0, NULL, NULL);
+    CHECK(!ckr_dtype_size((ckr_dtype)9999) && ckr_item_name((ckr_item)9999));
+}
+
+static void nulls(void)
+{
+    ckr_result r;
+    ckr_plan *p = NULL;
+    ckr_ckpt *c = scheduled(COSINE, 5, &r);
+    if (!c || !CHECK_OK(ckr_plan_create(c, NULL, 0, &p, &err), &err)) return;
+    null_of_checkpoints(c, p);
+    null_of_values(ckr_ckpt_schedule(c, 0));
+    CHECK(ckr_ckpt_state(c)->n_tensors == 1 && ckr_ckpt_state(c)->n_groups == 1);
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
+/* Values that are none, in a target and in what is wanted of random streams. */
+static void no_choices(void)
+{
+    ckr_result r;
+    ckr_plan *p = NULL;
+    ckr_rng_streams *streams = NULL;
+    ckr_rng_want want = CKR_ZERO;
+    const char *none[1] = { NULL };
+    ckr_group group = CKR_ZERO;
+    ckr_ckpt *c = scheduled(COSINE, 5, &r);
+    static const char *const names[] = { "mode", "without", "dtype", "lr_policy", "rng",
+                                         "topology.zero", "topology.zero", "vocab", "rewarm_steps",
+                                         "max_lr_jump", "sets", "groups", "options", "groups" };
+    if (!c) return;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        ckr_target t = CKR_ZERO;
+        if (i == 0) t.mode = (ckr_mode)3;
+        if (i == 1) t.without = 128;
+        if (i == 2) t.dtype = (ckr_dtype)999;
+        if (i == 3) t.lr_policy = (ckr_lr_policy)6;
+        if (i == 4) t.rng = (ckr_rng_policy)3;
+        if (i == 5) t.topology.zero = 4;
+        if (i == 6) t.topology.zero = -3;
+        if (i == 7) t.vocab = -1;
+        if (i == 8) t.rewarm_steps = -1;
+        if (i == 9) t.max_lr_jump = -1;
+        if (i == 10) t.n_sets = 1;
+        if (i == 11) t.n_groups = 1;
+        if (i == 12) t.n_options = 1;
+        group.params = none;
+        group.n_params = 1;
+        if (i == 13) t.groups = &group, t.n_groups = 1;
+        REFUSED(names[i], ckr_plan_create(c, &t, 0, &p, e));
+        CHECK(!p);
+    }
+    want.mode = (ckr_mode)3;
+    REFUSED("mode", ckr_ckpt_rng(c, &want, &streams, e));
+    want.mode = CKR_MODE_CONTINUE;
+    want.policy = (ckr_rng_policy)3;
+    REFUSED("policy", ckr_ckpt_rng(c, &want, &streams, e));
+    ckr_ckpt_close(c);
+}
+
+/* Groups and slots of what is no parameter, or of another shape. */
+static void no_such_parameters(void)
+{
+    static const char *const a[] = { "a" }, *const aa[] = { "c", "a", "c" }, *const b[] = { "b" };
+    const int64_t shape[1] = { 2 }, other[2] = { 1, 2 };
+    ckr_plan *p = NULL;
+    ckr_ckpt *c = plain_of("a", CKR_DTYPE_F32);
+    CHECK_OK(ckr_ckpt_put_group(c, "one", a, 1, NULL, 0, &err), &err);
+    REFUSED("one", ckr_ckpt_put_group(c, "one", b, 1, NULL, 0, e));
+    REFUSED("a", ckr_ckpt_put_group(c, "two", aa, 2, NULL, 0, e));
+    ckr_ckpt_close(c);
+    c = plain_of("a", CKR_DTYPE_F32);
+    REFUSED("c", ckr_ckpt_put_group(c, "two", aa, 3, NULL, 0, e));
+    CHECK(!ckr_ckpt_state(c)->n_groups);
+    CHECK_OK(ckr_ckpt_put_group(c, "two", aa, 2, NULL, 0, &err), &err);   /* nothing was kept */
+    REFUSED("c", ckr_plan_decide(c, NULL, &p, e));
+    CHECK_OK(ckr_ckpt_put(c, "c", "param", CKR_DTYPE_F32, 1, shape, two, &err), &err);
+    CHECK_OK(ckr_plan_decide(c, NULL, &p, &err), &err);
+    ckr_plan_free(p);
+    CHECK_OK(ckr_ckpt_put(c, "a", "exp_avg", CKR_DTYPE_F32, 2, other, two, &err), &err);
+    REFUSED("a", ckr_plan_create(c, NULL, 0, &p, e));
+    ckr_ckpt_close(c);
+    c = plain_of("a", CKR_DTYPE_F32);
+    CHECK_OK(ckr_ckpt_put(c, "b", "exp_avg", CKR_DTYPE_F32, 1, shape, two, &err), &err);
+    REFUSED("b", ckr_plan_create(c, NULL, 0, &p, e));
+    ckr_ckpt_close(c);
+    CHECK(fault.blocks == 0);
+}
+
+/* The same bytes in another shape are another tensor. */
+static void other_shapes(void)
+{
+    const int64_t shape[2] = { 1, 2 }, turned[2] = { 2, 1 };
+    float dst[2] = { 0, 0 };
+    ckr_read r = CKR_ZERO;
+    ckr_open_desc d = failing(-1, 0, 0);
+    ckr_ckpt *c = NULL;
+    CHECK_OK(ckr_ckpt_create(&d, &c, &err), &err);
+    CHECK_OK(ckr_ckpt_put(c, "a", "param", CKR_DTYPE_F32, 2, shape, two, &err), &err);
+    r.tensor = ckr_ckpt_tensor(c, "a", "param");
+    r.dst = dst;
+    r.dst_size = sizeof dst;
+    r.n_dims = 2;
+    CHECK_OK(ckr_ckpt_read(c, &r, 1, &err), &err);
+    r.shape = shape;
+    r.dtype = CKR_DTYPE_F32;
+    CHECK_OK(ckr_ckpt_read(c, &r, 1, &err), &err);
+    for (int i = 0; i < 3; i++) {
+        r.shape = i ? shape : turned;
+        r.n_dims = i == 1 ? 1 : 2;
+        r.dtype = i == 2 ? CKR_DTYPE_BF16 : CKR_DTYPE_F32;
+        bad_is(ckr_ckpt_read(c, &r, 1, &err), &err, "expected",
+               bad(CKR_ITEM_READ_SHAPE, "", NOWHERE, "a"));
+        CHECK(strstr(err.text, i == 2 ? "bfloat16" : i == 1 ? "[1]" : "[2, 1]") != NULL);
+    }
+    ckr_ckpt_close(c);
+}
+
 /* A plan is of the state that it was made from. */
 static void put_after_plan(void)
 {
@@ -650,17 +889,25 @@ static void flip(const ckr_ckpt *c, const char *name, const char *slot, bool rep
         memio_find(&mem, c->ctx.files[t->pieces[i].file].path)->data[t->pieces[i].offset + 1] ^= 4;
 }
 
+static const ckr_note *note_of(const ckr_note *notes, uint64_t n, const char *code)
+{
+    uint64_t i;
+    for (i = 0; i < n; i++) if (!strcmp(notes[i].code, code)) return &notes[i];
+    return NULL;
+}
+
+/* By an entry of `check`, or one that was made on opening. */
 static void unsound(const ckr_ckpt *c, ckr_item item, const char *subject)
 {
     ckr_report *report = NULL;
-    uint64_t i;
     const char *name = ckr_item_name(item);
     if (!CHECK_OK(ckr_ckpt_check(c, &report, &err), &err)) return;
     bad_seen[item] = true;
-    for (i = 0; i < report->n_notes && strcmp(report->notes[i].code, name); i++) {}
-    if (t_check(!report->sound && i < report->n_notes, __FILE__, __LINE__, "%s: sound", name)) {
-        CHECK(report->notes[i].severity == CKR_ERROR && report->notes[i].reason);
-        CHECK_STR(report->notes[i].subject, subject);
+    const ckr_note *n = note_of(report->notes, report->n_notes, name);
+    if (!n) n = note_of(ckr_ckpt_state(c)->notes, ckr_ckpt_state(c)->n_notes, name);
+    if (t_check(!report->sound && n, __FILE__, __LINE__, "%s: sound", name)) {
+        CHECK(n->severity == CKR_ERROR && n->reason);
+        CHECK_STR(n->subject, subject);
     }
     ckr_report_free(report);
 }
@@ -689,6 +936,34 @@ static void other_bytes(void)
     if (!c) return;
     flip(c, QKV, "param", false);
     unsound(c, CKR_ITEM_MASTER_DIFFERS, QKV);
+    ckr_ckpt_close(c);
+}
+
+/* What the framework's loader asks for, and what it does without: said for the step that is
+   opened, and of the run's directory where that was opened. */
+static void not_resumed(void)
+{
+    static const char hf[] = "/w/hf";
+    ckr_ckpt *c = nanotron();
+    ckr_ckpt_close(c);
+    memio_remove(&mem, STEP "optimizer/optimizer_config.json");
+    if ((c = opened(IN)) != NULL)
+        unsound(c, CKR_ITEM_RESUME_STOPS, "optimizer/optimizer_config.json");
+    ckr_ckpt_close(c);
+    if ((c = nanotron()) != NULL) ckr_ckpt_close(c);
+    memio_remove(&mem, IN "/latest.txt");
+    if ((c = opened(IN)) != NULL) unsound(c, CKR_ITEM_RESUME_FRESH, "latest.txt");
+    ckr_ckpt_close(c);
+    if ((c = opened(IN "/13")) != NULL) {
+        ckr_report *report = NULL;
+        if (CHECK_OK(ckr_ckpt_check(c, &report, &err), &err)) CHECK(report->sound);
+        ckr_report_free(report);
+    }
+    ckr_ckpt_close(c);
+    memio_free(&mem);
+    memio_load(&mem, "tests/data/fsdp/trainer_fsdp2_sharded_w2/ckpt", hf);
+    memio_remove(&mem, "/w/hf/checkpoint-6/scheduler.pt");
+    if ((c = opened(hf)) != NULL) unsound(c, CKR_ITEM_RESUME_SKIPS, "scheduler.pt");
     ckr_ckpt_close(c);
 }
 
@@ -762,8 +1037,8 @@ static void moments_alone(void)
     t.dialect = "verl";
     t.topology.zero = -1;
     if (!CHECK_OK(ckr_ckpt_create(NULL, &c, &err), &err)) return;
-    CHECK_OK(ckr_ckpt_put(c, "w", "exp_avg", CKR_DTYPE_F32, 1, shape, x, &err), &err);
-    no_plan(c, &t, CKR_ITEM_SLOT_NAMES, "params", true);
+    CHECK_OK(ckr_ckpt_put(c, MOMENT, "param", CKR_DTYPE_F32, 1, shape, x, &err), &err);
+    no_plan(c, &t, CKR_ITEM_SLOT_NAMES, MOMENT, true);
     ckr_ckpt_close(c);
 }
 
@@ -848,6 +1123,10 @@ int main(int argc, char **argv)
     RUN(arguments);
     RUN(puts_refused);
     RUN(schedules_refused);
+    RUN(nulls);
+    RUN(no_choices);
+    RUN(no_such_parameters);
+    RUN(other_shapes);
     RUN(put_after_plan);
     RUN(targets_of_one_file);
     RUN(limited);
@@ -864,6 +1143,7 @@ int main(int argc, char **argv)
     RUN(uncomparable);
     RUN(states_by_hand);
     RUN(other_bytes);
+    RUN(not_resumed);
     RUN(side_file);
     RUN(nothing_to_ask);
     RUN(targets);

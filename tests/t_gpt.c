@@ -402,8 +402,8 @@ static bool refused(ckr_ckpt *c, const ckr_target *t, const char *subject)
 
 static void refusals(void)
 {
-    static const float one[4 * H] = { 0 };
-    static const int64_t shape[] = { 4, H };
+    static const float one[H * H] = { 0 };
+    static const int64_t shape[] = { 4, H }, square[] = { H, H };
     ckr_target t = megatron("torch", 1, 1, 1, 0), none = t;
     ckr_ckpt *c;
     ckr_error e;
@@ -420,7 +420,7 @@ static void refusals(void)
     CHECK(refused(c, &t, "model.layers.0.mlp.experts.0.weight"));
     c = run_of(kinds, CKR_DTYPE_F32);
     CHECK_OK(ckr_ckpt_put(c, "model.layers.0.self_attn.q_proj.weight", "momentum_buffer",
-                          CKR_DTYPE_F32, 2, shape, one, &e), &e);
+                          CKR_DTYPE_F32, 2, square, one, &e), &e);
     CHECK(refused(c, &t, "momentum_buffer of model.layers.0.self_attn.q_proj.weight"));
     memio_add(&disk, "in/sgd", true);
     memio_load(&disk, "tests/data/nanotron/sgd_tp2/ckpt", "in/sgd");
@@ -621,8 +621,8 @@ static void nanotron_settings(void)
         { 0, "optimizer.learning_rate_scheduler.lr_decay_style", "\"cosine\"" },
         { 0, "tokens.train_steps", "20" }, { 0, "tokens.micro_batch_size", "4" }
     };
-    static const float one[N * D * H] = { 0 };
-    static const int64_t shape[] = { N * D, H };
+    static const float one[H * H] = { 0 };
+    static const int64_t square[] = { H, H };
     ckr_target t = nanotron(2, 1, 2, 1), left = t;
     ckr_ckpt *c;
     ckr_error e;
@@ -647,7 +647,7 @@ static void nanotron_settings(void)
     CHECK(refused(run_of(&kinds[1], CKR_DTYPE_F32), &t, "model"));      /* GPT-2             */
     c = run_of(kinds, CKR_DTYPE_F32);
     CHECK_OK(ckr_ckpt_put(c, "model.layers.0.self_attn.q_proj.weight", "momentum_buffer",
-                          CKR_DTYPE_F32, 2, shape, one, &e), &e);
+                          CKR_DTYPE_F32, 2, square, one, &e), &e);
     CHECK(refused(c, &t, "momentum_buffer of model.layers.0.self_attn.q_proj.weight"));
     left.without = CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE;  /* the weights alone          */
     if (written(run_of(kinds, CKR_DTYPE_F32), "llama", "w/nt", &left)) {

@@ -63,7 +63,7 @@ static void digest_json(job *j, const ckr_state *s, const digest16 *each, const 
 
 static void digest_text(job *j, const ckr_state *s, const digest16 *each, const digest16 total)
 {
-    static const char *const titles[] = { "digest", "name", "slot", "dtype", "shape" };
+    static const char *const titles[] = { "name", "slot", "dtype", "shape", "digest" };
     text *t = &j->out;
     uint64_t i;
     table b;
@@ -72,19 +72,19 @@ static void digest_text(job *j, const ckr_state *s, const digest16 *each, const 
         text_str(t, "\n");
         return;
     }
-    table_begin(&b, 5, 0, titles);
-    for (i = 0; i < s->n_tensors; i++) {
+    if (j->o.each) table_begin(&b, 5, 0, titles);
+    for (i = 0; j->o.each && i < s->n_tensors; i++) {
         const ckr_tensor *x = s->tensors[i];
-        text_hex(&b.cell, each[i], 16);
-        table_cell(&b);
         table_text(&b, x->name);
         table_text(&b, x->slot);
         table_text(&b, ckr_dtype_name(x->dtype));
         text_shape(&b.cell, x->n_dims, x->shape);
         table_cell(&b);
+        text_hex(&b.cell, each[i], 16);
+        table_cell(&b);
     }
-    table_end(&b, t);
-    text_str(t, "\n  ");
+    if (j->o.each) table_end(&b, t);
+    text_str(t, j->o.each ? "\n  " : "  ");
     text_paint(t, PAINT_BOLD);
     text_hex(t, total, 16);
     text_plain(t);

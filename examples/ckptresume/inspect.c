@@ -7,8 +7,7 @@
 typedef struct slot_sum {
     const char *slot;
     uint64_t tensors, elements, bytes;
-    ckr_dtype dtype;
-    bool mixed;
+    uint64_t of[CKR_DTYPE_COUNT_];     /* tensors of each dtype                      */
 } slot_sum;
 
 static uint64_t tensor_elements(const ckr_tensor *t)
@@ -30,8 +29,7 @@ static size_t slot_sums(const ckr_state *s, slot_sum *sums)
         for (k = 0; k < n && strcmp(sums[k].slot, t->slot) != 0; k++) {}
         if (k == n && n < SLOTS_SHOWN) {
             memset(&sums[n], 0, sizeof sums[n]);
-            sums[n].slot = t->slot;
-            sums[n++].dtype = t->dtype;
+            sums[n++].slot = t->slot;
         } else if (k == n) {
             k = n - 1;
             sums[k].slot = "(others)";
@@ -39,7 +37,7 @@ static size_t slot_sums(const ckr_state *s, slot_sum *sums)
         sums[k].tensors++;
         sums[k].elements += elements;
         sums[k].bytes += elements * ckr_dtype_size(t->dtype);
-        if (t->dtype != sums[k].dtype) sums[k].mixed = true;
+        sums[k].of[(unsigned)t->dtype % CKR_DTYPE_COUNT_]++;
     }
     return n;
 }
@@ -174,6 +172,65 @@ static void inspect_json(job *j, const ckr_ckpt *c)
     text_str(&j->out, "\n");
 }
 
+/* "bfloat16", or how many tensors have which, of the three that most
+   have: "24 bfloat16, 2 float32" */
+static void slot_dtypes(text *t, const slot_sum *sum)
+{
+    uint64_t left = sum->tensors, of[CKR_DTYPE_COUNT_];
+    unsigned i, best;
+    int shown;
+    memcpy(of, sum->of, sizeof of);
+    for (shown = 0; left && (shown < 3 || t->verbose); shown++) {
+        for (best = i = 0; i < CKR_DTYPE_COUNT_; i++) if (of[i] > of[best]) best = i;
+        if (shown) text_str(t, ", ");
+        if (of[best] < sum->tensors) {
+            text_count(t, of[best]);
+            text_str(t, " ");
+        }
+        text_str(t, ckr_dtype_name((ckr_dtype)best));
+        left -= of[best];
+        of[best] = 0;
+    }
+    if (left) text_fmt(t, ", %llu others", (unsigned long long)left);
+}
+
+/* "1.24 B parameters, complete": do the files hold every element of them? */
+static void inspect_model(text *t, const ckr_state *s)
+{
+    static const char *const units[] = { "", " K", " M", " B", " T", " Q" };
+    uint64_t i, n = 0, missing = 0;
+    double v;
+    size_t u = 0;
+    uint32_t k, d;
+    for (i = 0; i < s->n_tensors; i++) {
+        const ckr_tensor *x = s->tensors[i];
+        uint64_t have = 0;
+        if (strcmp(x->slot, "param") != 0 || x->buffer) continue;
+        for (k = 0; k < x->n_pieces; k++) {
+            uint64_t volume = !x->pieces[k].replica;
+            for (d = 0; d < x->n_dims; d++) volume *= (uint64_t)x->pieces[k].count[d];
+            have += volume;
+        }
+        n += tensor_elements(x);
+        missing += have < tensor_elements(x) ? tensor_elements(x) - have : 0;
+    }
+    if (!n && !s->n_parts) return;
+    label(t, "model");
+    for (v = (double)n; v >= 999.5 && u + 1 < COUNT_OF(units); u++) v /= 1000;
+    text_fmt(t, v >= 99.95 || !u ? "%.0f%s" : v >= 9.995 ? "%.1f%s" : "%.2f%s", v, units[u]);
+    text_str(t, " parameters, ");
+    if (s->n_parts) {
+        text_str(t, "one part: ");
+        text_plural(t, s->n_parts, "tensor continues", "tensors continue");
+        text_str(t, " in other files\n");
+    } else if (missing) {
+        text_count(t, missing);
+        text_str(t, " of them in no file\n");
+    } else {
+        text_str(t, "complete\n");
+    }
+}
+
 static void inspect_slots(text *t, const ckr_state *s)
 {
     static const char *const titles[] = { "slot", "tensors", "elements", "bytes", "dtype" };
@@ -191,7 +248,8 @@ static void inspect_slots(text *t, const ckr_state *s)
         table_count(&b, sums[i].tensors);
         table_count(&b, sums[i].elements);
         table_size(&b, sums[i].bytes);
-        table_text(&b, sums[i].mixed ? "mixed" : ckr_dtype_name(sums[i].dtype));
+        slot_dtypes(&b.cell, &sums[i]);
+        table_cell(&b);
     }
     table_end(&b, t);
 }
@@ -242,12 +300,11 @@ static void inspect_values(text *t, const ckr_ckpt *c, const ckr_node *dict)
 {
     text line;
     memset(&line, 0, sizeof line);
+    line.digits = 6;
     hyper_text(&line, c, dict);
-    text_put(&line, "", 1);
-    text_pad(t, 11);
-    if (line.data) text_wrap(t, 11, 11, line.data);
-    if (line.failed) t->failed = true;
-    text_free(&line);
+    if (!line.n) return;
+    text_pad(t, 5);
+    text_wrapped(t, &line, 5, 5);
 }
 
 /* "  0-3,7-9    13 parameters" for all groups from `first` on that are marked as its like. */
@@ -337,7 +394,8 @@ static void inspect_schedules(text *t, const ckr_ckpt *c, const ckr_state *s)
         text_clean(t, h.kind);
         text_str(t, ", ");
         text_clean(t, h.clock);
-        text_fmt(t, " %lld\n", (long long)h.position);
+        if (h.position >= 0) text_fmt(t, " %lld", (long long)h.position);
+        text_str(t, "\n");
         inspect_values(t, c, h.params);
     }
 }
@@ -377,10 +435,12 @@ static void inspect_rng(text *t, const ckr_state *s)
     }
 }
 
+/* Ties, and what is copied unread, by the first parts of the paths. */
 static void inspect_rest(text *t, const ckr_state *s)
 {
-    uint64_t i;
+    uint64_t i, n, lines = 0;
     for (i = 0; i < s->n_ties; i++) {
+        if (i == 8 && !t->verbose) break;
         text_str(t, i ? "" : "\n");
         label(t, "tied");
         text_clean(t, s->ties[i].name);
@@ -388,17 +448,28 @@ static void inspect_rest(text *t, const ckr_state *s)
         text_clean(t, s->ties[i].other);
         text_str(t, "\n");
     }
+    if (i < s->n_ties)
+        text_fmt(t, "  and %llu more (--verbose lists them)\n",
+                 (unsigned long long)(s->n_ties - i));
     if (!s->n_leftovers) return;
     text_str(t, "\n");
-    text_painted(t, PAINT_BOLD, "not understood");
-    text_str(t, ", carried along unchanged\n");
-    for (i = 0; i < s->n_leftovers && i < 12; i++) {
+    text_painted(t, PAINT_BOLD, "other values");
+    text_str(t, ", which a conversion to the same framework copies unchanged\n");
+    for (i = 0; i < s->n_leftovers && (t->verbose || lines < 8); i += n, lines++) {
+        const char *path = s->leftovers[i].path;
+        const size_t head = strcspn(path, ".");
+        n = 1;
+        while (!t->verbose && i + n < s->n_leftovers && path[head] &&
+               !strncmp(path, s->leftovers[i + n].path, head + 1))
+            n++;
         text_str(t, "  ");
-        text_clean(t, s->leftovers[i].path);
-        text_str(t, "\n");
+        if (n > 1) text_clean_n(t, path, head);
+        else text_wrap(t, 4, 2, path);
+        if (n > 1) text_fmt(t, ": %llu values\n", (unsigned long long)n);
     }
     if (i < s->n_leftovers)
-        text_fmt(t, "  and %llu more\n", (unsigned long long)(s->n_leftovers - i));
+        text_fmt(t, "  and %llu more (--verbose lists them)\n",
+                 (unsigned long long)(s->n_leftovers - i));
 }
 
 static void inspect_text(job *j, const ckr_ckpt *c)
@@ -407,6 +478,7 @@ static void inspect_text(job *j, const ckr_ckpt *c)
     const report notes = report_of(s->notes, s->n_notes, NULL, 0);
     text *t = &j->out;
     head_text(t, c, j->args[0]);
+    inspect_model(t, s);
     if (j->o.quiet) return;
     inspect_slots(t, s);
     if (j->o.tensors) inspect_list(t, s);

@@ -73,22 +73,22 @@ static void error_json(text *t, const ckr_error *e)
 /* ckptresume: FILE: at byte N, KEY PATH: what was found, what was expected */
 static void error_text(text *t, const ckr_error *e)
 {
-    text_painted(t, PAINT_RED, "ckptresume:");
-    text_str(t, " ");
+    text line;
+    memset(&line, 0, sizeof line);
     if (e->file[0]) {
-        text_clean(t, e->file);
-        text_str(t, ": ");
+        text_clean(&line, e->file);
+        text_str(&line, ": ");
     }
-    if (e->offset != CKR_NO_OFFSET) text_fmt(t, "at byte %llu", (unsigned long long)e->offset);
-    if (e->offset != CKR_NO_OFFSET && e->where[0]) text_str(t, ", ");
-    text_clean(t, e->where);
-    if (e->offset != CKR_NO_OFFSET || e->where[0]) text_str(t, ": ");
-    text_clean(t, e->text);
-    text_str(t, "\n");
+    if (e->offset != CKR_NO_OFFSET) text_fmt(&line, "at byte %llu", (unsigned long long)e->offset);
+    if (e->offset != CKR_NO_OFFSET && e->where[0]) text_str(&line, ", ");
+    text_clean(&line, e->where);
+    if (e->offset != CKR_NO_OFFSET || e->where[0]) text_str(&line, ": ");
+    text_clean(&line, e->text);
+    text_painted(t, PAINT_RED, "ckptresume:");
+    text_wrapped(t, &line, 2, 11);
     if (!e->remedy[0]) return;
-    text_str(t, "  remedy: ");
-    text_clean(t, e->remedy);
-    text_str(t, "\n");
+    text_str(t, "  remedy:");
+    text_wrap(t, 4, 9, e->remedy);
 }
 
 /* Says what is in j->err and returns the exit code. */

@@ -187,6 +187,7 @@ static int lr_show(job *j, const curves *c, const report *notes)
     s.after = c->after;
     s.resume_at = c->facts->resume_at;
     s.unit = "step";
+    s.width = j->out.width;
     if (j->o.svg) code = lr_svg_file(j, &s);
     text_drain(&j->out);
     if (code == CODE_DONE && j->o.csv) ok = lr_csv(stdout, &s);
@@ -203,6 +204,12 @@ static bool lr_held(const ckr_note *n)
 {
     return !strcmp(n->code, "CKR_E_SCHEDULE_HOLD") || !strcmp(n->code, "CKR_W_SCHEDULE_FIT") ||
            !strcmp(n->code, "CKR_W_SCHEDULE_UNKNOWN");
+}
+
+/* Is it about the LR, and not about the random streams, which a plan decides too? */
+static bool lr_note(const ckr_note *n)
+{
+    return !strstr(n->code, "RNG_") && !strstr(n->code, "RANDOM");
 }
 
 static bool lr_said(const ckr_plan_facts *f, const char *code)
@@ -229,8 +236,8 @@ static int lr_verb(job *j, const ckr_state *saved, const ckr_plan *plan, const c
     const ckr_plan_facts *f = ckr_plan_info(plan), *w = whole ? ckr_plan_info(whole) : NULL;
     const bool to = j->o.target.dialect != NULL, can = w && w->verdict != CKR_VERDICT_REFUSED;
     ckr_plan_facts shown = *f;
-    ckr_note held[4];
-    uint64_t i, n = 0;
+    ckr_note held[4], *kept;
+    uint64_t i, n = 0, n_kept = 0;
     report notes;
     curves c;
     int code;
@@ -248,11 +255,15 @@ static int lr_verb(job *j, const ckr_state *saved, const ckr_plan *plan, const c
     }
     for (i = 0; i < n; i++) if (held[i].severity == CKR_ERROR) shown.verdict = CKR_VERDICT_REFUSED;
     f = &shown;
-    notes = report_of(f->notes, f->n_notes, held, n);
+    kept = (ckr_note *)malloc((size_t)f->n_notes * sizeof *kept + 1);
+    if (!kept) return out_of_memory(j);
+    for (i = 0; i < f->n_notes; i++) if (lr_note(&f->notes[i])) kept[n_kept++] = f->notes[i];
+    notes = report_of(kept, n_kept, held, n);
     code = curves_make(j, saved, f, &c);
     if (code == CODE_DONE) code = lr_show(j, &c, &notes);
     if (code == CODE_DONE && j->o.json) lr_json(j, &c, &notes);
     if (code == CODE_DONE && f->verdict == CKR_VERDICT_REFUSED) code = CODE_REFUSED;
+    free(kept);
     free(c.before);
     free(c.after);
     return code;

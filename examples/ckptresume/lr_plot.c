@@ -10,7 +10,6 @@
 #include <float.h>
 #include <limits.h>
 
-#define LR_TABLE_COLUMNS 100
 #define LR_TABLE_ROWS 20
 #define LR_CURVES 6            /* shown; beyond them a sentence                       */
 #define LR_NOTE_LINES 14
@@ -45,8 +44,8 @@ typedef struct lr_view {
     size_t shown[LR_CURVES], n_shown;            /* classes, in order            */
 } lr_view;
 
-typedef struct lr_out { FILE *file; bool failed; } lr_out;
-typedef struct lr_rows { size_t row[LR_TABLE_ROWS], n; } lr_rows;
+typedef struct lr_out { FILE *file; size_t width; bool failed; } lr_out;
+typedef struct lr_rows { size_t row[LR_TABLE_ROWS], n, most; } lr_rows;
 typedef struct lr_rank { double key; size_t index; } lr_rank;
 
 /* ---- output ---- */
@@ -594,7 +593,7 @@ static void lr_rows_add(lr_rows *r, size_t row)
 {
     size_t i = 0;
     while (i < r->n && r->row[i] < row) i++;
-    if (r->n == LR_TABLE_ROWS || (i < r->n && r->row[i] == row)) return;
+    if (r->n == r->most || (i < r->n && r->row[i] == row)) return;
     memmove(r->row + i + 1, r->row + i, (r->n - i) * sizeof r->row[0]);
     r->row[i] = row;
     r->n++;
@@ -614,7 +613,7 @@ static void lr_rows_turns(const lr_view *v, lr_rows *r, int which, size_t group,
         if (row == first || row + 1 == v->n_rows) continue;
         a = lr_at(v, which, row - 1, group);
         c = lr_at(v, which, row + 1, group);
-        if (isnan(b) != isnan(a) && n_edges++ < 2 && r->n + room < LR_TABLE_ROWS)
+        if (isnan(b) != isnan(a) && n_edges++ < 2 && r->n + room < r->most)
             lr_rows_add(r, isnan(b) ? row - 1 : row);
         d = fabs((a - b) + (c - b));
         if (!(d <= DBL_MAX)) continue;
@@ -623,10 +622,10 @@ static void lr_rows_turns(const lr_view *v, lr_rows *r, int which, size_t group,
         for (k = 3; i < 4 && k > i; k--) { top[k] = top[k - 1]; best[k] = best[k - 1]; }
         if (i < 4) { top[i] = d; best[i] = row; }
     }
-    if (vlo <= vhi && r->n + room < LR_TABLE_ROWS) lr_rows_add(r, hi);
-    if (vlo <= vhi && r->n + room < LR_TABLE_ROWS) lr_rows_add(r, lo);
+    if (vlo <= vhi && r->n + room < r->most) lr_rows_add(r, hi);
+    if (vlo <= vhi && r->n + room < r->most) lr_rows_add(r, lo);
     for (i = 0; i < 4; i++)
-        if (top[i] > 8 * sum && top[i] > 1e-9 * (vhi - vlo) && r->n + room < LR_TABLE_ROWS)
+        if (top[i] > 8 * sum && top[i] > 1e-9 * (vhi - vlo) && r->n + room < r->most)
             lr_rows_add(r, best[i]);
 }
 
@@ -637,7 +636,7 @@ static bool lr_rows_fill(const lr_view *v, lr_rows *r)
     int64_t step, unit = 1;
     for (i = 1; i < r->n; i++)
         if (r->row[i] - r->row[i - 1] > gap) { gap = r->row[i] - r->row[i - 1]; at = i; }
-    if (gap < 2 || r->n == LR_TABLE_ROWS) return false;
+    if (gap < 2 || r->n == r->most) return false;
     while (unit <= (int64_t)(gap / 80)) unit *= 10;
     row = r->row[at - 1] + gap / 2;
     step = lr_step(v, row) - lr_step(v, row) % unit;
@@ -658,9 +657,9 @@ static void lr_rows_choose(const lr_view *v, lr_rows *r)
     if (v->resume && v->resume <= n && !blank) lr_rows_add(r, v->resume - 1);
     for (i = 0; i < 2; i++)
         if (v->resume_inside && v->resume + i < n) lr_rows_add(r, v->resume + i);
-    for (i = 0; i < v->n_shown && n > LR_TABLE_ROWS; i++) {
+    for (i = 0; i < v->n_shown && n > r->most; i++) {
         const lr_class *c = &v->classes[v->shown[i]];
-        if (c->negative[LR_AFTER] && r->n + 8 < LR_TABLE_ROWS)
+        if (c->negative[LR_AFTER] && r->n + 8 < r->most)
             lr_rows_add(r, c->negative_at[LR_AFTER]);
         lr_rows_turns(v, r, LR_AFTER, c->group, 4);
         lr_rows_turns(v, r, LR_BEFORE, c->group, 4);
@@ -668,32 +667,12 @@ static void lr_rows_choose(const lr_view *v, lr_rows *r)
     while (lr_rows_fill(v, r)) {}
 }
 
-/* Whether numbers are easier to compare with exponents: some are small, or one is large. */
-static bool lr_table_power(const lr_view *v, const lr_rows *r)
-{
-    size_t i, k;
-    int which;
-    for (i = 0; i < r->n; i++)
-        for (k = 0; k < v->n_shown; k++)
-            for (which = LR_BEFORE; which <= LR_AFTER; which++) {
-                double d = fabs(lr_at(v, which, r->row[i], v->classes[v->shown[k]].group));
-                if ((d > 0 && d < 1e-3) || (d >= 1e6 && d <= DBL_MAX)) return true;
-            }
-    return false;
-}
-
-static void lr_cell(char *out, size_t cap, double d, bool power)
-{
-    if (power && fabs(d) > 0 && fabs(d) <= DBL_MAX) snprintf(out, cap, "%.4e", d);
-    else lr_number(out, cap, d, 5);
-}
-
-static void lr_table_cells(lr_out *o, const lr_view *v, size_t row, size_t group, bool power)
+static void lr_table_cells(lr_out *o, const lr_view *v, size_t row, size_t group)
 {
     double b = lr_at(v, LR_BEFORE, row, group), a = lr_at(v, LR_AFTER, row, group), r;
     char before[40], after[40], ratio[40];
-    lr_cell(before, sizeof before, b, power);
-    lr_cell(after, sizeof after, a, power);
+    lr_number(before, sizeof before, b, 6);
+    lr_number(after, sizeof after, a, 6);
     r = b > 0 || b < 0 ? a / b : 0;
     if (isnan(a) || isnan(b)) snprintf(ratio, sizeof ratio, "?");
     else if ((!(b > 0) && !(b < 0)) || isnan(r)) snprintf(ratio, sizeof ratio, "-");
@@ -726,7 +705,6 @@ static void lr_table_head(lr_out *o, const lr_view *v, size_t from, size_t to, s
 static void lr_table_block(lr_out *o, const lr_view *v, const lr_rows *r, size_t from, size_t to,
                            size_t width)
 {
-    bool power = lr_table_power(v, r);
     size_t i, k;
     lr_table_head(o, v, from, to, width);
     for (i = 0; i < r->n; i++) {
@@ -736,7 +714,7 @@ static void lr_table_block(lr_out *o, const lr_view *v, const lr_rows *r, size_t
         }
         lr_printf(o, "%*lld", (int)width, (long long)lr_step(v, r->row[i]));
         for (k = from; k < to; k++)
-            lr_table_cells(o, v, r->row[i], v->classes[v->shown[k]].group, power);
+            lr_table_cells(o, v, r->row[i], v->classes[v->shown[k]].group);
         lr_puts(o, "\n");
     }
 }
@@ -747,7 +725,7 @@ static void lr_table_text(lr_out *o, const char *mark, const char *s)
     size_t n, indent = strlen(mark);
     lr_puts(o, mark);
     for (;;) {
-        n = lr_wrap(s, LR_TABLE_COLUMNS - indent, true);
+        n = lr_wrap(s, o->width - indent, true);
         lr_ascii(o, s, n);
         lr_puts(o, "\n");
         s += n;
@@ -801,15 +779,19 @@ bool lr_table(FILE *file, const lr_series *s)
     lr_view v;
     lr_rows r;
     lr_out o;
-    size_t i, width, per_block;
+    size_t i, width, per_block, blocks;
     bool ok = lr_open(&v, s) && lr_choose(&v, LR_CURVES), known;
     o.file = file;
+    o.width = s->width ? s->width : 100;
     o.failed = !ok;
     if (ok) {
         lr_table_text(&o, "", s->title && *s->title ? s->title : lr_word(s, true));
-        lr_rows_choose(&v, &r);
         width = lr_table_width(&v);
-        per_block = (LR_TABLE_COLUMNS - width) / 34;
+        per_block = (o.width - width) / 34;
+        if (!per_block) per_block = 1;
+        blocks = (v.n_shown + per_block - 1) / per_block;
+        r.most = blocks < 2 ? LR_TABLE_ROWS : blocks < 4 ? 32 / blocks : 8;
+        lr_rows_choose(&v, &r);
         known = v.n_rows && !lr_unknown(&v);
         if (!v.n_rows) lr_puts(&o, "\nno values\n");
         else if (!known) lr_table_unknown(&o, &v);

@@ -112,10 +112,11 @@ static void plan_side(text *t, const char *name, const char *dialect, const ckr_
 {
     label(t, name);
     text_clean(t, dialect ? dialect : "none");
-    text_str(t, "  ");
+    if (p) text_str(t, "  ");
     if (p) topology_text(t, p);
     if (path) {
-        text_str(t, "  ");
+        text_str(t, "\n");
+        label(t, "");
         text_clean(t, path);
     }
     text_str(t, "\n");
@@ -130,19 +131,19 @@ static const char *verdict_paint(const outcome *o)
                          : PAINT_GREEN;
 }
 
-/* The first 12, unless all are asked for. */
+/* The first 8, unless all are asked for. */
 static void plan_files(text *t, const ckr_plan_facts *f, bool all)
 {
-    static const char *const titles[] = { "file", "bytes" };
-    const uint64_t shown = all || f->n_files < 12 ? f->n_files : 12;
+    static const char *const titles[] = { "bytes", "file" };
+    const uint64_t shown = all || f->n_files < 8 ? f->n_files : 8;
     table b;
     uint64_t i;
     if (f->n_files < 2) return;
     text_str(t, "\n");
-    table_begin(&b, 2, 2, titles);
+    table_begin(&b, 2, 1, titles);
     for (i = 0; i < shown; i++) {
-        table_text(&b, f->files[i].path);
         table_size(&b, f->files[i].bytes);
+        table_text(&b, f->files[i].path);
     }
     table_end(&b, t);
     if (shown < f->n_files)

@@ -130,7 +130,11 @@ void json_report(json *w, const report *r)
 
 /* Entries that say the same of several subjects, once: the first of them, how many there are, and
    the sum of the numbers with which their sentences begin ("6 streams continue"). */
-typedef struct alike { const ckr_note *note; uint64_t n, sum, hidden; } alike;
+typedef struct alike {
+    const ckr_note *note;
+    const char *subjects[4];
+    uint64_t n, sum, hidden;   /* hidden: others of its code, which are not shown      */
+} alike;
 
 /* What follows "6 " at the start of a text; the text itself where no counted noun begins it. */
 static const char *counted(const char *s, uint64_t *n)
@@ -156,46 +160,60 @@ static bool is_alike(const ckr_note *a, const ckr_note *b)
            same_words(a->remedy, b->remedy);
 }
 
-/* A line of text whose words are wrapped, after `lead`; NUL ends what was put into it. */
-static void text_wrapped(text *t, text *line, size_t indent, size_t column)
+/* "tp, pp", "python default, numpy default and 5 more" */
+static void report_subjects(text *line, const alike *a)
 {
-    text_put(line, "", 1);
-    if (line->failed) t->failed = true;
-    else text_wrap(t, indent, column, line->data);
-    text_free(line);
+    const size_t from = line->n;
+    uint64_t i;
+    for (i = 0; i < a->n && i < COUNT_OF(a->subjects) && (!i || line->n - from < 24); i++) {
+        text_str(line, i ? ", " : "  ");
+        text_clean(line, a->subjects[i]);
+    }
+    if (i < a->n) text_fmt(line, " and %llu more", (unsigned long long)(a->n - i));
 }
 
-static void report_alike(text *t, const alike *a)
+/* Is the reason of an entry said with it, on its line where there is room, or is it one of several
+   with the same, which is said below the last of them? */
+typedef enum why { WHY_NOT, WHY_BESIDE, WHY_BELOW } why;
+
+static void report_alike(text *t, const alike *a, why said)
 {
     const ckr_note *n = a->note;
     const char *severity = severity_name(n->severity), *reason;
+    const size_t from = 11 + strlen(n->code);
     uint64_t count;
-    text line;
+    text line, because;
     text_str(t, "  ");
     text_painted(t, severity_paint(n->severity), severity);
     text_pad(t, 9 - strlen(severity));
     text_painted(t, PAINT_BOLD, n->code);
     memset(&line, 0, sizeof line);
+    memset(&because, 0, sizeof because);
     reason = counted(n->reason, &count);
-    if (n->subject) {
-        text_str(&line, "  ");
-        text_clean(&line, n->subject);
-    }
-    if (a->n > 1) text_fmt(&line, " and %llu more", (unsigned long long)(a->n - 1));
+    if (n->subject) report_subjects(&line, a);
     /* a value with which the sentence below begins is there */
     if (n->old_value || (n->new_value && (!count || !strstr(n->reason, n->new_value)))) {
         text_str(&line, "  ");
         text_values(&line, n->old_value, n->new_value);
     }
-    text_wrapped(t, &line, 11, 11 + strlen(n->code));
-    if (n->reason) {
-        text_pad(t, 11);
-        if (a->n > 1 && a->sum == a->n) text_str(&line, "each: 1");
-        else if (count) text_fmt(&line, "%llu", (unsigned long long)a->sum);
-        text_clean(&line, reason);
-        text_wrapped(t, &line, 11, 11);
+    if (n->reason && said != WHY_NOT) {
+        if (a->n > 1 && a->sum == a->n) text_str(&because, "each: 1");
+        else if (count) text_fmt(&because, "%llu", (unsigned long long)a->sum);
+        text_clean(&because, reason);
     }
-    if (n->remedy) {
+    if (because.n && said == WHY_BESIDE &&
+        from + text_columns(line.data, line.n) + 2 + text_columns(because.data, because.n) <=
+            t->width) {
+        text_str(&line, ": ");
+        text_put(&line, because.data, because.n);
+        text_free(&because);
+    }
+    text_wrapped(t, &line, 11, from);
+    if (because.n) {
+        text_pad(t, 11);
+        text_wrapped(t, &because, 11, 11);
+    }
+    if (n->remedy && said != WHY_NOT) {
         text_pad(t, 11);
         text_str(t, "remedy:");
         text_wrap(t, 11, 18, n->remedy);
@@ -205,14 +223,19 @@ static void report_alike(text *t, const alike *a)
                  (unsigned long long)a->hidden, n->code);
 }
 
+static void alike_begin(alike *a, const ckr_note *n)
+{
+    memset(a, 0, sizeof *a);
+    a->note = n;
+    a->subjects[a->n++] = n->subject;
+    counted(n->reason, &a->sum);
+}
+
 void report_entry(text *t, const ckr_note *n)
 {
     alike a;
-    memset(&a, 0, sizeof a);
-    a.note = n;
-    a.n = 1;
-    counted(n->reason, &a.sum);
-    report_alike(t, &a);
+    alike_begin(&a, n);
+    report_alike(t, &a, WHY_BESIDE);
 }
 
 /* Takes a note up: into the line that says the same, else as a line of its own, of which there are
@@ -225,6 +248,7 @@ static size_t report_take(alike *lines, size_t n, size_t most, const ckr_note *n
     for (i = 0; i < n && !is_alike(lines[i].note, note); i++)
         if (!strcmp(lines[i].note->code, note->code)) same++, last = i;
     if (i < n) {
+        if (lines[i].n < COUNT_OF(lines[i].subjects)) lines[i].subjects[lines[i].n] = note->subject;
         lines[i].n++;
         lines[i].sum += count;
         return n;
@@ -233,11 +257,18 @@ static size_t report_take(alike *lines, size_t n, size_t most, const ckr_note *n
         lines[same ? last : n - 1].hidden++;
         return n;
     }
-    memset(&lines[n], 0, sizeof lines[n]);
-    lines[n].note = note;
-    lines[n].n = 1;
-    lines[n].sum = count;
+    alike_begin(&lines[n], note);
     return n + 1;
+}
+
+/* Do two entries that follow each other have one reason, which is then said below them? */
+static bool one_reason(const alike *a, const alike *b)
+{
+    uint64_t n;
+    counted(a->note->reason, &n);
+    return !n && !a->hidden && a->note->reason && b->note->reason &&
+           !strcmp(a->note->reason, b->note->reason) &&
+           same_words(a->note->remedy, b->note->remedy);
 }
 
 /* All entries of one severity. */
@@ -254,7 +285,11 @@ static void report_severity(text *t, const report *r, ckr_severity severity)
             if (t->verbose) report_entry(t, note);
             else n = report_take(lines, n, COUNT_OF(lines), note);
         }
-    for (i = 0; i < n; i++) report_alike(t, &lines[i]);
+    for (i = 0; i < n; i++)
+        report_alike(t, &lines[i],
+                     i + 1 < n && one_reason(&lines[i], &lines[i + 1]) ? WHY_NOT
+                     : i && one_reason(&lines[i - 1], &lines[i])       ? WHY_BELOW
+                                                                       : WHY_BESIDE);
 }
 
 /* Grouped by severity, the worst first, after a line of sums. */

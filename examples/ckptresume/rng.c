@@ -2,7 +2,7 @@
 
 #include "tool.h"
 
-enum { RNG_DRAWS = 8, RNG_RANKS_SHOWN = 64 };
+enum { RNG_DRAWS = 8, RNG_ROWS = 24 };
 
 typedef struct rng_draws {
     uint32_t n;
@@ -155,7 +155,8 @@ static void rng_cell_source(table *b, const ckr_rng_given *g)
 static void rng_table(text *t, const ckr_rng_streams *s)
 {
     static const char *const titles[] = { "rank", "kind", "name", "varies over", "from", "next" };
-    const uint32_t shown = s->n_ranks < RNG_RANKS_SHOWN ? s->n_ranks : RNG_RANKS_SHOWN;
+    const uint32_t most = !t->verbose && s->n_streams < RNG_ROWS ? RNG_ROWS / s->n_streams : 1,
+                   shown = t->verbose || s->n_ranks < most ? s->n_ranks : most;
     uint64_t i;
     table b;
     table_begin(&b, 6, 1, titles);
@@ -169,12 +170,12 @@ static void rng_table(text *t, const ckr_rng_streams *s)
         table_text(&b, g->name);
         table_text(&b, g->scope[0] ? g->scope : "-");
         rng_cell_source(&b, g);
-        if (d.n) text_fmt(&b.cell, d.whole ? "%.0f %.0f ..." : "%.9g %.9g ...", d.v[0], d.v[1]);
+        if (d.n) text_fmt(&b.cell, d.whole ? "%.0f ..." : "%.9g ...", d.v[0]);
         table_cell(&b);
     }
     table_end(&b, t);
     if (shown < s->n_ranks)
-        text_fmt(t, "  and %lu more ranks (--json lists them)\n",
+        text_fmt(t, "  and %lu more ranks (--verbose lists them)\n",
                  (unsigned long)(s->n_ranks - shown));
 }
 

@@ -259,14 +259,19 @@ static void settings_why(text *t, const ckr_plan_facts *f, uint64_t k)
     const ckr_run_setting *x = &f->settings[k], *y;
     bool first = true;
     uint64_t i;
+    text line;
+    memset(&line, 0, sizeof line);
     for (i = 0; i < f->n_settings; i++) {
         y = &f->settings[i];
         if (strcmp(y->place, x->place) != 0 || strcmp(y->otherwise, x->otherwise) != 0) continue;
         if (i < k) return;
-        text_fmt(t, "%s%s", first ? x->needed ? "      without " : "      " : ", ", y->key);
+        text_fmt(&line, "%s%s", first ? x->needed ? "without " : "" : ", ", y->key);
         first = false;
     }
-    text_fmt(t, ": %s\n", x->otherwise);
+    text_fmt(&line, ": ");
+    text_str(&line, x->otherwise);
+    text_pad(t, 6);
+    text_wrapped(t, &line, 8, 6);
 }
 
 /* One form after the other, one for each place; `why`: what goes wrong without, behind each. Else

@@ -128,7 +128,7 @@ void text_painted(text *t, const char *code, const char *s)
 }
 
 /* Columns that a terminal gives to n bytes of clean UTF-8. */
-static size_t text_columns(const char *s, size_t n)
+size_t text_columns(const char *s, size_t n)
 {
     size_t i, w = 0;
     for (i = 0; i < n; i++) w += ((unsigned char)s[i] & 0xC0) != 0x80;
@@ -269,6 +269,15 @@ void text_wrap(text *t, size_t indent, size_t column, const char *s)
         s = word + n;
     }
     text_str(t, "\n");
+}
+
+/* The same of a text that was put together, which is freed. */
+void text_wrapped(text *t, text *line, size_t indent, size_t column)
+{
+    text_put(line, "", 1);
+    if (line->failed) t->failed = true;
+    else text_wrap(t, indent, column, line->data);
+    text_free(line);
 }
 
 /* >>table --------------------------------------------------------------------- */

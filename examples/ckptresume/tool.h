@@ -95,6 +95,7 @@ void text_clean(text *t, const char *s);
 void text_paint(text *t, const char *code);
 void text_plain(text *t);
 void text_painted(text *t, const char *code, const char *s);
+size_t text_columns(const char *s, size_t n);
 void text_size(text *t, uint64_t bytes);
 void text_count(text *t, uint64_t n);
 void text_plural(text *t, uint64_t n, const char *one, const char *many);
@@ -103,6 +104,7 @@ void text_values(text *t, const char *was, const char *now);
 void text_shape(text *t, uint32_t n_dims, const int64_t *shape);
 void text_hex(text *t, const uint8_t *p, size_t n);
 void text_wrap(text *t, size_t indent, size_t column, const char *s);
+void text_wrapped(text *t, text *line, size_t indent, size_t column);
 void table_begin(table *b, uint32_t n_columns, uint32_t right, const char *const *titles);
 void table_cell(table *b);
 void table_text(table *b, const char *s);
@@ -285,6 +287,7 @@ typedef struct lr_series {
     int64_t resume_at;         /* first update after the resume: after counts from here */
     const char *unit;          /* of an update, NULL: "step"                           */
     const char *const *notes;  /* the last is NULL; NULL: none                         */
+    size_t width;              /* columns of the table's lines, 0: 100                 */
 } lr_series;
 
 bool lr_table(FILE *file, const lr_series *s);
