@@ -176,8 +176,8 @@
        >>plan.former >>plan.proof >>trust >>output >>output.paths >>verify >>verify.check
        >>verify.diff >>verify.members >>kit.streams >>kit.files >>kit.runs >>kit.needs >>kit.parts
        >>kit.curve >>kit.dist >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer
-       >>script.find >>kit.fresh >>kit.gpt >>fsdp >>verl >>nanotron >>nanotron.files >>nanotron.probe
-       >>nanotron.topology >>nanotron.model >>nanotron.weights >>nanotron.optimizer
+       >>script.find >>kit.fresh >>kit.gpt >>fsdp >>verl >>nanotron >>nanotron.files
+       >>nanotron.probe >>nanotron.topology >>nanotron.model >>nanotron.weights >>nanotron.optimizer
        >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit >>nanotron.adopt
        >>plain >>torch_ranks >>torchtune >>accelerate >>accelerate.files >>accelerate.probe
        >>accelerate.model >>accelerate.optimizer >>accelerate.schedule >>accelerate.random
@@ -37889,6 +37889,8 @@ typedef struct ckr__gpt_family {
     const char *names[CKR__GPT_ROLES];         /* blanks between those of several versions */
 } ckr__gpt_family;
 
+/* Names of: EMBED, POS, NORM_1, O, QKV, Q, K, V, Q_NORM, K_NORM, NORM_2, GATE_UP, GATE, UP, DOWN,
+   NORM_F, HEAD. */
 static const ckr__gpt_family ckr__gpt_families[CKR__GPT_FAMILIES] = {
     { "transformers", "model.", "layers.", { ".weight", ".bias" }, false, false, true,
       { "embed_tokens", NULL, "input_layernorm", "self_attn.o_proj", "self_attn.qkv_proj",
@@ -59416,85 +59418,99 @@ static void ckr__mg_adopt_model(ckr__mg_adopt *a)
                  "--hidden-dropout");
 }
 
-/* The arguments that decide about the model, and the options that say them; `option` NULL: none, or
-   it is Megatron-LM's default. */
+/* Sets an argument, and tells the option that says it. False alone has none: it is Megatron-LM's
+   default. Nothing without a value. */
+static void ckr__mg_adopt_arg(ckr__mg_adopt *a, const char *key, ckr_node *v, const char *option,
+                              ckr_node *as)
+{
+    if (!v) return;
+    ckr__node_set(a->c, a->args, key, v);
+    if (option && (as || !ckr__gpt_off(v)))
+        ckr__require(a->out, "command line", option, as ? as : v, NULL, true,
+                     "the run would have another model than the weights'");
+}
+
+static ckr_node *ckr__mg_adopt_size(ckr__mg_adopt *a, int64_t n)
+{
+    return n > 0 ? ckr__make_int(a->c, n) : NULL;
+}
+
+static ckr_node *ckr__mg_adopt_number(ckr__mg_adopt *a, double v)
+{
+    if (!(v > 0)) return NULL;
+    return ckr__whole(v) ? ckr__make_int(a->c, (int64_t)v) : ckr__make_float(a->c, v);
+}
+
+/* A dropout: config.json's, else none where the framework has none. */
+static ckr_node *ckr__mg_adopt_dropout(ckr__mg_adopt *a, const char *key)
+{
+    const bool none = a->g.names.family->rms || !strcmp(a->g.s->dialect, "llmc");
+    ckr_node *v = key ? ckr__dict_value(a->g.config, key) : NULL;
+    return v ? v : none ? ckr__make_float(a->c, 0) : NULL;
+}
+
+/* The arguments that decide about the model, with the options that say them. */
 static void ckr__mg_adopt_args(ckr__mg_adopt *a)
 {
-    static const char why[] = "the run would have another model than the weights'";
     ckr__ctx *c = a->c;
     const ckr__gpt *g = &a->g;
-    const bool gqa = g->kv_heads < g->heads, rope = !g->positions,
-               norm = g->norms_biased, half = a->as == CKR_DTYPE_F16, bf = a->as == CKR_DTYPE_BF16;
-    const int64_t batch = a->own->batch, told = ckr__gpt_number(g, "max_position_embeddings",
-                                                                "n_positions"),
-                  samples = a->own->progress.samples, length = rope ? told : g->positions;
-    ckr_node *yes = ckr__make_bool(c, true), *no = ckr__make_bool(c, false),
-             *zero = ckr__make_float(c, 0), *rotated = ckr__make_float(c, g->rope_base);
-    ckr_node *dropped = ckr__dict_value(g->config, g->names.family->rms ? "attention_dropout"
-                                                                        : "attn_pdrop");
-    const bool level = g->names.family->rms || !strcmp(g->s->dialect, "llmc"),
-               base = ckr__whole(g->rope_base) && g->rope_base > 0,
-               exact = ckr__same_text(ckr__mg_adopt_act(g), "gelu");
+    const bool gqa = g->kv_heads < g->heads, rope = !g->positions, rms = g->names.family->rms,
+               bias = g->mlp_biased;
+    const int64_t told = ckr__gpt_number(g, "max_position_embeddings", "n_positions");
+    ckr_node *yes = ckr__make_bool(c, true), *no = ckr__make_bool(c, false);
+    ckr_node *const flag[] = { no, yes };
     const struct { const char *key; ckr_node *v; const char *option; ckr_node *as; } rows[] = {
         { "num_layers", ckr__make_int(c, g->layers), "--num-layers", NULL },
         { "encoder_num_layers", ckr__make_int(c, g->layers), NULL, NULL },
         { "hidden_size", ckr__make_int(c, g->hidden), "--hidden-size", NULL },
         { "ffn_hidden_size", ckr__make_int(c, g->ffn), "--ffn-hidden-size", NULL },
         { "num_attention_heads", ckr__make_int(c, g->heads), "--num-attention-heads", NULL },
-        { "group_query_attention", gqa ? yes : no, gqa ? "--group-query-attention" : NULL, NULL },
+        { "group_query_attention", flag[gqa], "--group-query-attention", NULL },
         { "num_query_groups", ckr__make_int(c, g->kv_heads), gqa ? "--num-query-groups" : NULL,
           NULL },
         { "kv_channels", ckr__make_int(c, g->head_dim),
           g->head_dim * g->heads != g->hidden ? "--kv-channels" : NULL, NULL },
-        { "max_position_embeddings", length ? ckr__make_int(c, length) : NULL,
+        { "max_position_embeddings", ckr__mg_adopt_size(a, rope ? told : g->positions),
           "--max-position-embeddings", NULL },
         { "add_position_embedding", yes, NULL, NULL },
         { "position_embedding_type", ckr__make_str(c, rope ? "rope" : "learned_absolute"),
           rope ? "--position-embedding-type" : NULL, NULL },
-        { "rotary_base",
-          base ? ckr__make_int(c, (int64_t)g->rope_base) : g->rope_base > 0 ? rotated : NULL,
-          "--rotary-base", NULL },
+        { "rotary_base", ckr__mg_adopt_number(a, g->rope_base), "--rotary-base", NULL },
         { "rotary_percent", ckr__make_float(c, 1), NULL, NULL },
-        { "rotary_interleaved", rope && g->interleaved ? yes : no,
-          rope && g->interleaved ? "--rotary-interleaved" : NULL, NULL },
-        { "normalization", ckr__make_str(c, norm ? "LayerNorm" : "RMSNorm"),
-          norm ? NULL : "--normalization", NULL },
+        { "rotary_interleaved", flag[rope && g->interleaved], "--rotary-interleaved", NULL },
+        { "normalization", ckr__make_str(c, g->norms_biased ? "LayerNorm" : "RMSNorm"),
+          g->norms_biased ? NULL : "--normalization", NULL },
         { "layernorm_epsilon", g->epsilon > 0 ? ckr__make_float(c, g->epsilon) : NULL,
           "--norm-epsilon", NULL },
-        { "swiglu", g->gated ? yes : no, g->gated ? "--swiglu" : NULL, NULL },
-        { "bias_gelu_fusion", exact ? no : NULL, "--no-bias-gelu-fusion", yes },
-        { "add_bias_linear", g->mlp_biased ? yes : no,
-          g->mlp_biased ? NULL : "--disable-bias-linear", yes },
-        { "add_qkv_bias", g->attention_biased && !g->mlp_biased ? yes : no,
-          g->attention_biased && !g->mlp_biased ? "--add-qkv-bias" : NULL, NULL },
-        { "qk_layernorm", g->qk_norm ? yes : no, g->qk_norm ? "--qk-layernorm" : NULL, NULL },
-        { "untie_embeddings_and_output_weights", g->tied ? no : yes,
-          g->tied ? NULL : "--untie-embeddings-and-output-weights", NULL },
-        { "attention_dropout", dropped ? dropped : level ? zero : NULL, "--attention-dropout",
-          NULL },
-        { "hidden_dropout", level ? zero : ckr__dict_value(g->config, "resid_pdrop"),
+        { "swiglu", flag[g->gated], "--swiglu", NULL },
+        { "bias_gelu_fusion", ckr__same_text(ckr__mg_adopt_act(g), "gelu") ? no : NULL,
+          "--no-bias-gelu-fusion", yes },
+        { "add_bias_linear", flag[bias], bias ? NULL : "--disable-bias-linear", yes },
+        { "add_qkv_bias", flag[g->attention_biased && !bias], "--add-qkv-bias", NULL },
+        { "qk_layernorm", flag[g->qk_norm], "--qk-layernorm", NULL },
+        { "untie_embeddings_and_output_weights", flag[!g->tied],
+          "--untie-embeddings-and-output-weights", NULL },
+        { "attention_dropout",
+          ckr__mg_adopt_dropout(a, rms ? "attention_dropout" : "attn_pdrop"),
+          "--attention-dropout", NULL },
+        { "hidden_dropout", ckr__mg_adopt_dropout(a, rms ? NULL : "resid_pdrop"),
           "--hidden-dropout", NULL },
         { "transformer_impl", ckr__make_str(c, "local"), a->dist ? NULL : "--transformer-impl",
           NULL },
         { "vocab_size", ckr__make_int(c, a->own->vocab), NULL, NULL },
         { "make_vocab_size_divisible_by", ckr__make_int(c, 128), NULL, NULL },
-        { "bf16", bf ? yes : no, bf ? "--bf16" : NULL, NULL },
-        { "fp16", half ? yes : no, half ? "--fp16" : NULL, NULL },
+        { "bf16", flag[a->as == CKR_DTYPE_BF16], "--bf16", NULL },
+        { "fp16", flag[a->as == CKR_DTYPE_F16], "--fp16", NULL },
         { "params_dtype", ckr__name_node(c, CKR_NODE_DTYPE, ckr_dtype_name(a->as)), NULL, NULL },
         { "optimizer", ckr__make_str(c, "adam"), NULL, NULL },
-        { "global_batch_size", batch ? ckr__make_int(c, batch) : NULL, "--global-batch-size",
-          NULL },
-        { "consumed_train_samples", ckr__make_int(c, samples > 0 ? samples : 0), NULL, NULL },
+        { "global_batch_size", ckr__mg_adopt_size(a, a->own->batch), "--global-batch-size", NULL },
+        { "consumed_train_samples", ckr__make_int(c, ckr__max_i64(0, a->own->progress.samples)),
+          NULL, NULL },
         { "ckpt_format", ckr__make_str(c, "torch_dist"), NULL, NULL },
         { "iteration", ckr__make_int(c, a->r->iteration), NULL, NULL }
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (!rows[i].v) continue;
-        ckr__node_set(c, a->args, rows[i].key, rows[i].v);
-        if (rows[i].option)
-            ckr__require(a->out, "command line", rows[i].option,
-                         rows[i].as ? rows[i].as : rows[i].v, NULL, true, why);
-    }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        ckr__mg_adopt_arg(a, rows[i].key, rows[i].v, rows[i].option, rows[i].as);
     if (rope && !(g->rope_base > 0 && g->epsilon > 0))
         ckr__say(c, "CKR_MEGATRON_DEFAULTS", CKR_APPROX, "rotary base and epsilon of the norms",
                  NULL, "10000 and 1e-05",
