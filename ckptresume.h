@@ -1241,6 +1241,31 @@ CKR_API ckr_result ckr_ckpt_put_schedule(ckr_ckpt *c, const char *schedule, int6
 CKR_API ckr_result ckr_ckpt_put_decided(ckr_ckpt *c, const ckr_schedule *s, int64_t updates,
                                         ckr_error *err);
 
+/* A random generator of a rank of such a run, under a name (NULL: "default"); copied. `scope`: the
+   axes over which it varies, "dp" (NULL) or "dp,tp"; "": it is one for all ranks, which one of them
+   puts. ckr_ckpt_rng gives each rank of the coming run its own, on as many ranks as it likes. What
+   that call has told of a resume on other ranks is put, too (copied): then a stream whose rank is
+   gone comes back with it, although the run has trained between. */
+CKR_API ckr_result ckr_ckpt_put_stream(ckr_ckpt *c, uint32_t rank, const char *name,
+                                       const char *scope, const ckr_rng *state, ckr_error *err);
+CKR_API ckr_result ckr_ckpt_put_lineage(ckr_ckpt *c, const ckr_rng_streams *streams,
+                                        ckr_error *err);
+
+/* Sizes of the run that is put, where they are more than as many replicas (dp) as have streams; and
+   its counters, -1: not told (ckr_ckpt_put_schedule tells `updates` too). */
+CKR_API ckr_result ckr_ckpt_put_topology(ckr_ckpt *c, const ckr_topology *topology,
+                                         ckr_error *err);
+CKR_API ckr_result ckr_ckpt_put_progress(ckr_ckpt *c, int64_t updates, int64_t samples,
+                                         int64_t tokens, int64_t epoch, ckr_error *err);
+
+/* Where the trainer is in its data: numbers under names of its own, "sample" or "shard", of a rank,
+   or with rank -1 of all. A plan for other ranks keeps the places of all that were, and says so.
+   Back comes the rank's own, else that of all; false: there is none. */
+CKR_API ckr_result ckr_ckpt_put_data(ckr_ckpt *c, int64_t rank, const char *name, int64_t value,
+                                     ckr_error *err);
+CKR_API bool       ckr_ckpt_data(const ckr_ckpt *c, int64_t rank, const char *name,
+                                 int64_t *value);
+
 /* One file as a tree (the state of the result is empty but for `format`): ckr_ckpt_root. */
 CKR_API ckr_result ckr_tree_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
                                  ckr_error *err);
@@ -2354,11 +2379,14 @@ CKR_API const char *ckr_item_name(ckr_item item)
 
 typedef struct ckr__chunk { struct ckr__chunk *next; size_t size, used; } ckr__chunk;
 
+#define CKR__SIDE_FILE "ckptresume.json"
+
 typedef struct ckr__file {
     const char *path;
     void       *handle;        /* NULL when not open                                   */
     uint64_t    size;
     const char *root;          /* a torch archive's: the name under which it was saved; or NULL */
+    uint64_t    record[2];     /* and where our own record in it is, and its size; 0: none   */
     bool        borrowed;      /* another context's handle: it closes it                */
 } ckr__file;
 
@@ -11591,6 +11619,20 @@ static ckr_result ckr__torch_no_object(const ckr__zip *z, size_t root)
                      "the archive has no data.pkl, which torch.save writes");
 }
 
+/* What this library has put beside torch's own records. */
+static ckr_result ckr__torch_own(ckr__torch *t)
+{
+    const size_t root = t->prefix - 5, n = sizeof CKR__SIDE_FILE - 1;
+    memcpy(t->name + root, CKR__SIDE_FILE, n);
+    const ckr__member *m = t->zip->base ? NULL : ckr__zip_find(t->zip, t->name, root + n);
+    memcpy(t->name + root, "data/", 5);
+    if (!m) return CKR_OK;
+    const ckr_result r = ckr__zip_stored(t->zip, m);
+    t->zip->c->files[t->zip->file].record[0] = m->offset;
+    t->zip->c->files[t->zip->file].record[1] = m->size;
+    return r;
+}
+
 static ckr_result ckr__torch_archive(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
 {
     ckr__torch t = CKR_ZERO;
@@ -11612,6 +11654,7 @@ static ckr_result ckr__torch_archive(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
     t.source.size = m->size;
     r = ckr__torch_records(&t);
     if (r == CKR_OK) r = ckr__zip_stored(z, m);
+    if (r == CKR_OK) r = ckr__torch_own(&t);
     if (r == CKR_OK) r = ckr__pickle_load(c, &t, "data.pkl");
     doc->format = CKR_FORMAT_TORCH_ZIP;
     doc->members = z->members;
@@ -21878,6 +21921,8 @@ typedef struct ckr__kept {
     void *data;                /* a dialect's, for its own writer: see ckr__kept_as      */
     void *engine;              /* the same of the engine                                 */
     const struct ckr__as_file *as_file;        /* how one plain file is made of it; or NULL  */
+    ckr_node *record;          /* of the side file's form, in the one file; or NULL      */
+    bool  run;                 /* a program's own: files of tensors keep all of it           */
     bool  unproven;            /* its framework compares no copies: it is done before they are
                                   written                                                */
 } ckr__kept;
@@ -21890,6 +21935,13 @@ static void *ckr__kept_data(const ckr_state *s)
 static const struct ckr__as_file *ckr__kept_as_file(const ckr_state *s)
 {
     return s->_kept ? s->_kept->as_file : NULL;
+}
+
+/* Has the target a place beside the tensors for all that the run has? */
+static bool ckr__keeps_run(const ckr_state *s, const char *takes, const ckr_target *t)
+{
+    return s->_kept && s->_kept->run && ckr__word_in(takes, "run") &&
+           (!t->slots || !strcmp(t->slots, "all"));
 }
 
 static void ckr__state_init(ckr_state *s, ckr__kept *kept)
@@ -23981,7 +24033,7 @@ typedef struct ckr__out_file {
     ckr_node    *root;         /* TORCH_ZIP: any tree; SAFETENSORS: dict name -> ENTRY;
                                   RAW: list of BYTES and ENTRY, as they follow each other */
     ckr_node    *metadata;     /* SAFETENSORS: dict str -> str, or NULL: no __metadata__ */
-    const void  *text;
+    const void  *text;         /* TEXT: all of it; TORCH_ZIP: our own record, or NULL    */
     uint64_t     n_text;
     ckr_entry  **entries;      /* every ENTRY of root, in the order of appearance       */
     uint64_t     n_entries;
@@ -27076,13 +27128,14 @@ static void ckr__pack_torch(ckr__packer *p)
     uint64_t n = 0;
     ckr__pickle_write(p->c, p->f, &pickle, &entries, &n);
     p->img->root = ckr__pack_torch_root(p->c, p->f->path);
-    p->img->records = CKR__NEW_N(p->c, ckr__image_record, n + 6);
+    p->img->records = CKR__NEW_N(p->c, ckr__image_record, n + 7);
     ckr__pack_segs(p, 3 * n + 2);
     if (!ckr__failed(p->c)) {
         ckr__pack_record(p, "data.pkl", pickle.data, pickle.size);
         ckr__pack_record(p, ".format_version", "1", 1);
         ckr__pack_record(p, ".storage_alignment", "64", 2);
         ckr__pack_record(p, "byteorder", "little", 6);
+        if (p->f->text) ckr__pack_record(p, CKR__SIDE_FILE, p->f->text, (size_t)p->f->n_text);
     }
     ckr__buf_free(&pickle);
     for (uint64_t i = 0; i < n && !ckr__failed(p->c); i++) ckr__pack_entry(p, entries[i], i);
@@ -30422,8 +30475,6 @@ CKR_API ckr_result ckr_schedule_values(const ckr_schedule *s, ckr_column column,
    it. A pure function of state, target and policy; no tensor byte is read, but for a sample where
    the side file carries streams that might be of another moment. */
 
-#define CKR__SIDE_FILE "ckptresume.json"
-
 struct ckr_ckpt {
     ckr__ctx    ctx;
     ckr_state   state;
@@ -30432,6 +30483,7 @@ struct ckr_ckpt {
     ckr_node   *side;          /* the side file, or NULL                               */
     ckr_node   *root;          /* of ckr_tree_open                                     */
     bool        by_hand;       /* of ckr_ckpt_create                                   */
+    bool        sized;         /* and its topology was put                             */
     ckr__map    put;           /* "NAME\0SLOT" of what was put                         */
     ckr__map    grouped;       /* parameters of put groups, and "\0NAME" of these; the value is
                                   CKR__GROUPS_NONE where the put failed                */
@@ -30493,7 +30545,10 @@ static ckr_result ckr__rng_states(ckr__ctx *c, const ckr_ckpt *k, ckr__rng_saved
     c->n_files = k->ctx.n_files;
     for (uint64_t i = 0; i < s->n_rng && r == CKR_OK; i++) {
         const ckr_stream *x = &s->rng[i];
-        r = ckr__rng_from_node(c, x->state, ckr_rng_kind_find(x->kind ? x->kind : ""), &states[i]);
+        if (x->value) states[i] = *x->value;
+        else
+            r = ckr__rng_from_node(c, x->state, ckr_rng_kind_find(x->kind ? x->kind : ""),
+                                   &states[i]);
         v[i].name = x->sibling ? "default" : x->name;      /* the own one of that kind     */
         v[i].rank = x->rank;
         v[i].state = &states[i];
@@ -30825,10 +30880,11 @@ static ckr_result ckr__plan_rng(ckr_plan *p, const ckr__dialect *d)
     const ckr_rng_want want = { t->topology, t->mode, t->rng, t->seed, 0 };
     const char *from = p->src->state.dialect;
     ckr__rng_job held = CKR_ZERO;
-    if (!d->holds_fn || !(!strcmp(from, d->name) || ckr__word_in(d->takes, "rng")) ||
+    const bool own = ckr__keeps_run(&p->src->state, d->takes, t);
+    if ((!own && !(d->holds_fn && (!strcmp(from, d->name) || ckr__word_in(d->takes, "rng")))) ||
         (t->without & CKR_RNG) || !p->src->state.n_rng)
         return CKR_OK;
-    held.holds_fn = d->holds_fn;
+    held.holds_fn = own ? NULL : d->holds_fn;
     held.user = &p->target;
     ckr_result r = ckr__rng_of_ckpt(&p->ctx, p->src, &want, &held, &p->rng);
     for (uint64_t i = 0; i < p->rng.n_notes && r == CKR_OK; i++) {
@@ -30837,6 +30893,23 @@ static ckr_result ckr__plan_rng(ckr_plan *p, const ckr__dialect *d)
                      n->reason, n->remedy);
     }
     return r == CKR_OK ? ckr__plan_streams(p, &p->src->state) : r;
+}
+
+/* A program's own places in the data are of the ranks that were. */
+static ckr_result ckr__plan_places(ckr_plan *p, const ckr__dialect *d)
+{
+    const ckr_state *s = &p->src->state;
+    const uint32_t was = s->topology.ranks, now = p->target.topology.ranks;
+    ckr__walk w = ckr__walk_in(s->data);
+    if (was == now || (p->target.without & CKR_DATA) ||
+        !ckr__keeps_run(s, d->takes, &p->target)) return CKR_OK;
+    while (ckr__walk_on(&w))
+        if (w.name && strchr(w.name, '/'))
+            return ckr__say_int(&p->ctx, "CKR_W_DATA_POSITION", CKR_APPROX, "data", was, now,
+                                "ranks had places of their own in the data: all of them are kept, "
+                                "and which samples each rank of the coming run takes is the "
+                                "trainer's to decide", NULL);
+    return CKR_OK;
 }
 
 /* Changes that RECOVER allows: what makes the framework go on exactly where it was, and what is
@@ -30945,7 +31018,8 @@ static void ckr__plan_lost(ckr_plan *p, const ckr_state *s, const ckr__dialect *
     const bool keeps = p->out.keeps;
     const char *first[2] = { NULL, NULL };
     uint64_t n[2] = { 0, 0 };
-    bool left = false, random = ckr__word_in(d->takes, "rng") || (p->target.without & CKR_RNG);
+    bool left = false, random = ckr__word_in(d->takes, "rng") || (p->target.without & CKR_RNG) ||
+                                ckr__keeps_run(s, d->takes, &p->target);
     for (uint64_t i = 0; i < p->n_notes; i++) {
         const ckr_note *x = &p->notes[i];
         const char *about = x->subject ? x->subject : "";
@@ -31374,6 +31448,7 @@ static ckr_node *ckr__plan_counters(ckr_plan *p, const ckr_state *s)
     const char *takes = ckr__dialect_find(p->target.dialect)->takes;
     ckr_node *d = NULL;
     int64_t n;
+    if (ckr__keeps_run(s, takes, &p->target)) return NULL;
     for (size_t i = 0; i < 3 && !(p->target.without & CKR_PROGRESS) && !p->out.keeps; i++) {
         memcpy(&n, (const char *)s + ckr__former_counts[i].at, sizeof n);
         if (n < 0 || ckr__word_in(takes, ckr__former_counts[i].name)) continue;
@@ -31806,6 +31881,8 @@ static ckr_result ckr__hand_check(ckr__ctx *c, const ckr_ckpt *k)
     return c->err->code;
 }
 
+static ckr_result ckr__side_embed(ckr_plan *p, const ckr__dialect *d);
+
 static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, uint64_t max_bytes,
                                  ckr__plan_depth depth, ckr_plan **out, ckr_error *err)
 {
@@ -31851,6 +31928,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
         r = s ? ckr__plan_decisions(p, s) : p->ctx.err->code;
     }
     if (r == CKR_OK) r = ckr__plan_rng(p, d);
+    if (r == CKR_OK) r = ckr__plan_places(p, d);
     const ckr__dialect *from = src->state.dialect ? ckr__dialect_find(src->state.dialect) : NULL;
     if (r == CKR_OK && !decisions_only && from && from != d && from->faults_fn)
         r = from->faults_fn(&p->ctx, &p->state, &p->target);
@@ -31878,6 +31956,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     if (r == CKR_OK && p->facts.verdict != CKR_VERDICT_REFUSED &&
         depth == CKR__PLAN_WHOLE) {
         r = ckr__plan_fill(p, &none);
+        if (r == CKR_OK) r = ckr__side_embed(p, d);
         if (r == CKR_OK) r = ckr__plan_count(p);
     }
     r = ckr__stat_told(&p->ctx, r);
@@ -34439,7 +34518,7 @@ static ckr_result ckr__fileset_list(ckr__fileset *k, const char *in, const char 
         const char *s = rel && dir ? ckr__printf(k->c, "%s/", rel) : rel;
         ckr__rankfile *f = dir && queue ? NULL : CKR__NEW(k->c, ckr__rankfile);
         if (ckr__failed(k->c)) break;
-        if (!strcmp(rel, "ckptresume.json")) continue;
+        if (!strcmp(rel, CKR__SIDE_FILE)) continue;
         if (strlen(rel) > 2048)
             return ckr__fail(k->c->err, CKR_ITEM_LIMIT, rel, CKR_NO_OFFSET, NULL,
                              "directories are nested without end: is a link among them?");
@@ -42860,7 +42939,7 @@ static void ckr__nt_adopt_tensors(ckr__nt_adopt *a)
     int64_t step;
     for (uint64_t i = 0; i < own->n_tensors; i++)
         if (!strcmp(own->tensors[i]->slot, "param")) ckr__nt_adopt_param(a, own->tensors[i]);
-    if (optimizer) ckr__step_bytes(a->c, a->x->out->src, &steps);
+    if (optimizer && !ckr__failed(a->c)) ckr__step_bytes(a->c, a->x->out->src, &steps);
     for (uint64_t i = 0; i < own->n_tensors && !ckr__failed(a->c); i++) {
         ckr_tensor *t = own->tensors[i];
         bool wide = ckr_dtype_size(t->dtype) >= 4;
@@ -43610,13 +43689,26 @@ static bool ckr__plain_retype_one(ckr__ctx *c, ckr_tensor *t, ckr_dtype dtype, u
     return true;
 }
 
+/* What this library has put into the one file, as text. */
+static void ckr__plain_record(ckr__ctx *c, ckr_state *s, const char *text, uint64_t n)
+{
+    ckr_result r = CKR_E_FORMAT;
+    if (n <= c->limits.max_json_bytes)
+        r = ckr__json_parse(c, "", text, (size_t)n, 0, &s->_kept->record);
+    if (r == CKR_E_NOMEM || (r == CKR_OK && ckr_node_is_dict(s->_kept->record))) return;
+    ckr__error_reset(c);
+    ckr__fail(c->err, CKR_ITEM_SIDE_FORMAT, ckr__file_path(c, 0), CKR_NO_OFFSET, "ckptresume",
+              "the run's record in the file is not what this library writes");
+}
+
 /* What the metadata tells the types of; other metadata is a leftover. "format" says nothing more
    than "pt". */
 static ckr_result ckr__plain_retype(ckr__ctx *c, ckr_state *s, const ckr_node *told)
 {
     const uint64_t n = ckr__dict_n(told);
     int64_t shape[CKR_MAX_DIMS];
-    uint64_t at, done = ckr_node_get(told, "format") != NULL;
+    const ckr_node *own = ckr_node_get(told, "ckptresume");
+    uint64_t at, done = (ckr_node_get(told, "format") != NULL) + (uint64_t)(own != NULL);
     ckr__walk w = ckr__walk_in(told);
     ckr__map names = { c, NULL, 0, 0 };
     ckr_dtype dtype;
@@ -43629,6 +43721,7 @@ static ckr_result ckr__plain_retype(ckr__ctx *c, ckr_state *s, const ckr_node *t
             ckr__map_find(&names, w.name, strlen(w.name), &at))
             done += ckr__plain_retype_one(c, s->tensors[at], dtype, n_dims, shape);
     ckr__map_free(&names);
+    if (own) ckr__plain_record(c, s, own->u.str, own->count);
     if (ckr__failed(c) || done == n) return c->err->code;
     return ckr__leave(c, s, "__metadata__", NULL, told);
 }
@@ -43680,6 +43773,7 @@ static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_
 {
     uint32_t file;
     ckr_node *root = NULL;
+    const uint8_t *text;
     bool safetensors = false;
     path = ckr__plain_file(c, path);
     ckr_result r = path ? ckr__file_open(c, path, &file) : c->err->code;
@@ -43687,7 +43781,12 @@ static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_
     if (r != CKR_OK) return r;
     if (safetensors) return ckr__plain_header(c, file, s);
     r = ckr__doc_load(c, file, &s->format, &root);
-    if (r != CKR_OK) return r;
+    const uint64_t *own = c->files[file].record;
+    if (r == CKR_OK && own[1])
+        r = ckr__file_load(c, file, own[0], own[1], c->limits.max_json_bytes, &text);
+    if (r == CKR_OK && own[1])
+        ckr__plain_record(c, s, (const char *)text, own[1]);
+    if (r != CKR_OK || ckr__failed(c)) return c->err->code;
     if (s->format != CKR_FORMAT_SAFETENSORS) return ckr__plain_tree(c, path, desc, s, root);
     s->dialect = "safetensors";
     r = ckr__plain_flatten(c, s, root);            /* an index over files                  */
@@ -43733,13 +43832,14 @@ static ckr_result ckr__plain_once(ckr__ctx *c, const ckr_node *root)
     return c->err->code;
 }
 
-/* One file of tensors has no place for the rest; who chose slots does not want it. */
-static ckr_result ckr__plain_losses(ckr__ctx *c, const ckr_state *s)
+/* One file of tensors has no place for the rest, but for a program's own run; who chose slots does
+   not want it. */
+static ckr_result ckr__plain_losses(ckr__ctx *c, const ckr_state *s, bool kept)
 {
     const char *const what[] = { "groups", "schedule", "rng", "progress", "leftovers" };
     const uint64_t n[] = { s->n_groups, s->n_schedules, s->n_rng, s->progress.step >= 0,
                            s->n_leftovers };
-    for (int i = 0; i < 5; i++)
+    for (int i = kept ? 4 : 0; i < 5; i++)
         if (n[i])
             ckr__say(c, "CKR_W_TENSORS_ONLY", CKR_LOST, what[i], NULL, NULL,
                      "the target is one file of tensors", NULL);
@@ -43969,6 +44069,7 @@ static ckr_result ckr__plain_scheduler(ckr__fresh *w)
         ckr__fresh_set(w, "lr_scheduler", ckr__copy_tree(w->c, w->f, s->state, NULL));
         return w->c->err->code;
     }
+    if (w->out->unscheduled && ckr__keeps_run(w->s, "run", w->t)) return CKR_OK;
     if (w->out->unscheduled)
         return ckr__say(w->c, "CKR_W_TENSORS_ONLY", CKR_LOST, "schedule", s->kind, NULL,
                         "it is not one of torch's schedulers, or not a known one",
@@ -44213,7 +44314,7 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     if (torch) r = ckr__plain_once(c, f->root);
     else if (ckr__option_int(t, "max_shard_bytes")) r = ckr__plain_shards(c, t, out);
     if (r != CKR_OK) return r;
-    if (!t->slots) return ckr__plain_losses(c, s);
+    if (!t->slots) return ckr__plain_losses(c, s, ckr__keeps_run(s, "run", t));
     return strcmp(t->slots, "all") != 0 ? CKR_OK : ckr__plain_loose(c, s);
 }
 
@@ -44225,7 +44326,7 @@ static bool ckr__plain_holds(void *user, ckr_rng_kind kind, const char *name, ui
 
 static const ckr__dialect ckr__plain_safetensors = {
     "safetensors", "live", ckr__plain_probe_dir, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL,
-    NULL, NULL, "slots max_shard_bytes float8", NULL, NULL, false, NULL
+    NULL, NULL, "slots max_shard_bytes float8 run", NULL, NULL, false, NULL
 };
 
 /* OneCycleLR keeps its bounds in the optimizer's groups. */
@@ -44248,7 +44349,7 @@ static const ckr__schedules ckr__torch_schedules = {
 static const ckr__dialect ckr__plain_torch = {
     "torch", "live", ckr__plain_probe, ckr__plain_read, ckr__plain_holds, ckr__plain_emit, NULL,
     NULL, NULL,
-    NULL, "slots float8 epoch samples tokens", &ckr__torch_schedules, NULL, false,
+    NULL, "slots float8 epoch samples tokens run", &ckr__torch_schedules, NULL, false,
     NULL
 };
 
@@ -44689,7 +44790,7 @@ static ckr_result ckr__ac_list(ckr__ac *r)
     ckr__dir_list(r->c, r->dir, &l);
     for (uint64_t i = 0; i < l.n && !ckr__failed(r->c); i++) {
         ckr__rankfile x;
-        if (!strcmp(l.items[i]->name, "ckptresume.json")) {
+        if (!strcmp(l.items[i]->name, CKR__SIDE_FILE)) {
             r->converted = true;
             continue;
         }
@@ -54753,6 +54854,7 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     const char *as = ckr__kept_as(s);
     const bool titan = !strcmp(as, "torchtitan"), dcp = !strcmp(as, "dcp"),
                torch = !strcmp(as, "torch");
+    const bool dcp_out = !strcmp(t->dialect, "dcp");
     const bool adopted = !titan && !strcmp(t->dialect, "torchtitan");
     const bool whole = !adopted && torch && ckr__kept_data(s) && !t->slots && !t->without &&
                        ckr_node_is_dict(ckr__plain_of(s)->root);
@@ -54782,7 +54884,7 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
         if (x.dt && x.dt->source->n_schedules) out->follows = x.dt->source->schedules;
     }
     if (ckr__failed(c) || t->slots) return c->err->code;
-    if (!x.dt && !whole) ckr__plain_losses(c, s);
+    if (!x.dt && !whole) ckr__plain_losses(c, s, dcp_out && ckr__keeps_run(s, "run", t));
     if (x.dt && x.w.dir) ckr__de_loose(&x);
     return c->err->code;
 }
@@ -54805,8 +54907,8 @@ static const ckr__dialect ckr__torchtitan = {
 };
 static const ckr__dialect ckr__dcp_dialect = {
     "dcp", NULL, ckr__dt_probe, ckr__dt_read, ckr__streams_held, ckr__dt_emit, &ckr__dt_as_file,
-    NULL, NULL, "*.distcp *.metadata shard-*-model-*.safetensors", "slots float8", NULL, NULL,
-    false, NULL
+    NULL, NULL, "*.distcp *.metadata shard-*-model-*.safetensors", "slots float8 run", NULL,
+    NULL, false, NULL
 };
 
 /* >>olmo_core ----------------------------------------------------------------- */
@@ -60855,6 +60957,113 @@ static bool ckr__side_order(ckr__ctx *c, const ckr_node *side, const ckr_open_de
     return true;
 }
 
+/* What a program's own run has beside its tensors, as ckr__prog_node writes it. The one file, and
+   what a framework's own form of it tells, win: it is there only where nobody has written since. */
+
+static bool ckr__prog_group(ckr__ctx *c, ckr_state *s, const ckr_node *d)
+{
+    const ckr_node *list = ckr_node_get(d, "params");
+    ckr__walk w = ckr__walk_in(ckr_node_get(d, "hyper"));
+    ckr_group *g = ckr__group_add(c, s, d);
+    double v;
+    g->raw = NULL;
+    g->hyper = ckr__make(c, CKR_NODE_DICT);
+    if (!ckr_node_is_list(list)) return false;
+    for (uint64_t i = 0; i < list->count; i++) {
+        const char *name = ckr_node_str(list->u.items[i]);
+        if (!name) return false;
+        *CKR__PUSH(const char *, c, g->params, g->n_params) = name;
+    }
+    while (ckr__walk_on(&w))
+        ckr__node_pair(c, g->hyper, w.key,
+                       ckr__sn_get(w.value, &v) && w.value->kind == CKR_NODE_STR
+                           ? ckr__make_float(c, v) : w.value);
+    return true;
+}
+
+static bool ckr__prog_stream(ckr__ctx *c, ckr_state *s, const ckr_node *d)
+{
+    const ckr_node *text = ckr_node_get(d, "state");
+    ckr_rng *value = CKR__NEW(c, ckr_rng);
+    ckr_stream x = CKR_ZERO;
+    uint8_t bytes[CKR__PACK_MAX];
+    uint32_t axes;
+    int64_t rank;
+    size_t n;
+    x.name = ckr_node_str(ckr_node_get(d, "name"));
+    x.scope = ckr_node_str(ckr_node_get(d, "scope"));
+    if (!x.name || !ckr__axes_parse(x.scope, &axes) || !ckr_node_str(text) || !value ||
+        !ckr__record_int(d, "rank", s->n_rng ? s->rng[s->n_rng - 1].rank : 0, UINT32_MAX - 1,
+                         &rank) ||
+        !ckr__base64_get(text->u.str, (size_t)text->count, bytes, sizeof bytes, &n) ||
+        !ckr__unpack(bytes, n, value))
+        return false;
+    x.kind = ckr_rng_kind_name((ckr_rng_kind)value->kind);
+    x.rank = (uint32_t)rank;
+    x.value = value;
+    x.state = ckr__rng_to_node(c, value, NULL);
+    if (!x.state) return false;
+    x.n_bytes = ckr__stream_bytes(x.state);
+    *CKR__PUSH(ckr_stream, c, s->rng, s->n_rng) = x;
+    return true;
+}
+
+static bool ckr__prog_numbers(ckr_state *s, const ckr_node *run)
+{
+    const struct { const char *key; uint32_t *to; } sizes[] = {
+        { "tp", &s->topology.tp }, { "pp", &s->topology.pp }, { "dp", &s->topology.dp },
+        { "ep", &s->topology.ep }, { "cp", &s->topology.cp }, { "ranks", &s->topology.ranks }
+    };
+    const struct { const char *key; int64_t *to; } counts[] = {
+        { "step", &s->progress.step }, { "samples", &s->progress.samples },
+        { "tokens", &s->progress.tokens }, { "epoch", &s->progress.epoch }
+    };
+    const ckr_node *t = ckr_node_get(run, "topology"), *p = ckr_node_get(run, "progress");
+    ckr__walk w = ckr__walk_in(ckr_node_get(run, "data"));
+    ckr__grid g;
+    int64_t v;
+    for (size_t i = 0; t && i < sizeof sizes / sizeof *sizes; i++) {
+        if (!ckr__record_int(t, sizes[i].key, 1, UINT32_MAX - 1, &v)) return false;
+        *sizes[i].to = (uint32_t)v;
+    }
+    if (t && (!ckr__record_int(t, "zero", 0, 3, &v) || !ckr__grid_make(&s->topology, &g)))
+        return false;
+    if (t) s->topology.zero = (int32_t)v;
+    for (size_t i = 0; p && i < sizeof counts / sizeof *counts; i++) {
+        if (!ckr__record_int(p, counts[i].key, -1, INT64_MAX, &v)) return false;
+        if (*counts[i].to < 0) *counts[i].to = v;
+    }
+    while (ckr__walk_on(&w)) if (w.value->kind != CKR_NODE_INT) return false;
+    return true;
+}
+
+static ckr_result ckr__prog_read(ckr_ckpt *k)
+{
+    static const struct { const char *key; bool (*fn)(ckr__ctx *, ckr_state *, const ckr_node *); }
+    lists[] = { { "groups", ckr__prog_group }, { "streams", ckr__prog_stream } };
+    const ckr_node *run = ckr_node_get(k->side, "run");
+    ckr_state *s = &k->state;
+    if (!run || !ckr__word_in("safetensors torch dcp", s->dialect)) return CKR_OK;
+    k->kept.run = true;
+    s->rng = NULL;             /* one rank's, where a torch file has them               */
+    s->n_rng = 0;
+    const ckr_node *groups = ckr_node_get(run, "groups");
+    for (uint64_t i = 0; i < s->n_groups; i++)         /* torch's own have no names       */
+        if (!s->groups[i].name)
+            s->groups[i].name = ckr_node_str(ckr_node_get(ckr_node_at(groups, i), "name"));
+    bool ok = ckr__prog_numbers(s, run);
+    for (size_t i = s->n_groups > 0; i < 2; i++) {
+        const ckr_node *list = ckr_node_get(run, lists[i].key);
+        for (uint64_t n = 0; ok && ckr_node_is_list(list) && n < list->count; n++)
+            ok = lists[i].fn(&k->ctx, s, list->u.items[n]);
+    }
+    if (ckr_node_is_dict(ckr_node_get(run, "data"))) s->data = ckr_node_get(run, "data");
+    if (!ok && !ckr__failed(&k->ctx))
+        ckr__fail(k->ctx.err, CKR_ITEM_SIDE_FORMAT, k->path, CKR_NO_OFFSET, "run",
+                  "the record of the run is not what this library writes");
+    return k->ctx.err->code;
+}
+
 /* The state as the dialect reads it, with what the side file knows before. */
 static ckr_result ckr__state_fill(ckr_ckpt *k, const ckr__dialect *d, const ckr_open_desc *desc,
                                   int64_t vocab)
@@ -60891,6 +61100,8 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
                          "the side file's vocabulary does not belong to these files and was not "
                          "used", NULL);
     }
+    if (r == CKR_OK && !k->side) k->side = k->kept.record;
+    if (r == CKR_OK) r = ckr__prog_read(k);
     if (k->state.dialect) own = ckr__dialect_find(k->state.dialect);
     k->kept.as_file = own ? own->as_file : NULL;
     if (r == CKR_OK) r = ckr__side_schedule(c, &k->state, k->side);
@@ -61027,6 +61238,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_create_body(const ckr_open_desc *desc,
     if (r != CKR_OK) return r;
     (*out)->ctx.err = &(*out)->ctx.own_err;
     (*out)->by_hand = true;
+    (*out)->kept.run = true;
     (*out)->path = "";
     (*out)->dir = "";
     (*out)->state.dialect = "safetensors";
@@ -61062,8 +61274,9 @@ static ckr_result ckr__put_bad(ckr__ctx *c, const char *where, const char *text)
     return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, where, "%s", text);
 }
 
-/* A copy of "name\0slot" that the checkpoint owns, once for each tensor; NULL sets the error. */
-static const char *ckr__put_key(ckr_ckpt *k, const char *name, const char *slot)
+/* A copy of "name\0slot" that the checkpoint owns, once for each tensor, and of streams; NULL sets
+   the error, `twice`. */
+static const char *ckr__put_key(ckr_ckpt *k, const char *name, const char *slot, const char *twice)
 {
     const size_t n = strlen(name) + 1, size = n + strlen(slot) + 1;
     char *p = (char *)ckr__arena(&k->ctx, size);
@@ -61073,7 +61286,7 @@ static const char *ckr__put_key(ckr_ckpt *k, const char *name, const char *slot)
     memcpy(p + n, slot, size - n);
     k->put.c = &k->ctx;
     if (!ckr__map_put(&k->put, p, size, 0, &had)) return NULL;
-    if (had) ckr__put_bad(&k->ctx, name, "a tensor with this name and slot was put already");
+    if (had) ckr__put_bad(&k->ctx, name, twice);
     return had ? NULL : p;
 }
 
@@ -61096,7 +61309,8 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_body(ckr_ckpt *k, const char *name
                             : NULL;
     if (fault) return ckr__put_bad(c, name, fault);
     if (numel && !data) return ckr__put_bad(c, name, "the tensor has elements, but data is NULL");
-    const char *key = ckr__put_key(k, name, slot);
+    const char *key = ckr__put_key(k, name, slot,
+                                   "a tensor with this name and slot was put already");
     if (!key) return c->err->code;
     r.tensor = ckr__tensor_add(c, &k->state, key, key + strlen(key) + 1, dtype, n_dims, shape);
     return r.tensor && ckr__read_flat(&r, NULL, 0, numel, 0) ? CKR_OK : c->err->code;
@@ -61270,6 +61484,162 @@ CKR_API ckr_result ckr_ckpt_put_decided(ckr_ckpt *k, const ckr_schedule *s, int6
                                    : ckr__ckpt_put_decided_body(k, s, updates)));
 }
 
+static CKR__NOINLINE ckr_result ckr__ckpt_put_stream_body(ckr_ckpt *k, uint32_t rank,
+                                                          const char *name, const char *scope,
+                                                          const ckr_rng *state)
+{
+    ckr__ctx *c = &k->ctx;
+    ckr_topology *t = &k->state.topology;
+    ckr_rng *value = CKR__NEW(c, ckr_rng);
+    ckr_stream x = CKR_ZERO;
+    uint32_t axes;
+    if (!value) return c->err->code;
+    if (!state || !ckr__pack_ok(state))
+        return ckr__put_bad(c, name ? name : "default", "no generator");
+    if (!ckr__axes_parse(scope ? scope : "dp", &axes))
+        return ckr__put_bad(c, scope, "a scope is a list of dp, pp, tp, ep and cp");
+    if (rank >= 1u << 24 || (k->sized && rank >= t->ranks))
+        return ckr__put_bad(c, "rank", "the run has no such rank");
+    *value = *state;
+    x.kind = ckr_rng_kind_name((ckr_rng_kind)value->kind);
+    x.name = ckr__put_key(k, name ? name : "default", ckr__printf(c, "\n%s %u", x.kind,
+                                                                 (unsigned)rank),
+                          "a stream of this kind, name and rank was put before");
+    x.scope = ckr__axes_text(c, axes);
+    x.state = ckr__rng_to_node(c, value, NULL);
+    if (!x.name || !x.scope || !x.state) return c->err->code;
+    x.rank = rank;
+    x.value = value;
+    x.n_bytes = ckr__stream_bytes(x.state);
+    ckr_stream *last = CKR__PUSH(ckr_stream, c, k->state.rng, k->state.n_rng);
+    if (ckr__failed(c)) return c->err->code;
+    for (; last > k->state.rng && last[-1].rank > rank; last--) *last = last[-1];
+    *last = x;
+    if (!k->sized && rank >= t->ranks) t->dp = t->ranks = rank + 1;
+    return CKR_OK;
+}
+
+CKR_API ckr_result ckr_ckpt_put_stream(ckr_ckpt *k, uint32_t rank, const char *name,
+                                       const char *scope, const ckr_rng *state, ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result,
+                 ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
+                                   : ckr__ckpt_put_stream_body(k, rank, name, scope, state)));
+}
+
+/* Of another owner's arena: as text and back. */
+static CKR__NOINLINE ckr_result ckr__ckpt_put_lineage_body(ckr_ckpt *k,
+                                                           const ckr_rng_streams *streams)
+{
+    ckr__ctx *c = &k->ctx;
+    ckr__buf text = { c, NULL, 0, 0, false };
+    ckr_node *record = NULL;
+    if (!streams) return ckr__put_bad(c, "streams", "no streams");
+    if (!streams->lineage) return CKR_OK;
+    ckr_result r = ckr__json_put(&text, streams->lineage, 0, false);
+    const char *copy = r == CKR_OK && !text.failed
+                           ? ckr__strndup(c, (const char *)text.data, text.size) : NULL;
+    const size_t n = text.size;
+    ckr__buf_free(&text);
+    if (r != CKR_OK || !copy) return ckr__oom(c);
+    r = ckr__json_parse(c, "", copy, n, 0, &record);
+    if (r == CKR_OK) k->side = ckr__make_dict(c, "rng", record, CKR__END);
+    return r == CKR_OK ? c->err->code : r;
+}
+
+CKR_API ckr_result ckr_ckpt_put_lineage(ckr_ckpt *k, const ckr_rng_streams *streams,
+                                        ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result,
+                 ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
+                                   : ckr__ckpt_put_lineage_body(k, streams)));
+}
+
+static CKR__NOINLINE ckr_result ckr__ckpt_put_topology_body(ckr_ckpt *k,
+                                                            const ckr_topology *topology)
+{
+    ckr_topology t = CKR_ZERO;
+    ckr__grid g;
+    const uint64_t n = k->state.n_rng;
+    if (topology) t = *topology;
+    if (!topology || !ckr__grid_make(&t, &g) || (t.ranks && t.ranks != g.ranks) || t.zero > 3)
+        return ckr__put_bad(&k->ctx, "topology", "no sizes, or not the ranks that they make");
+    if (n && k->state.rng[n - 1].rank >= g.ranks)
+        return ckr__put_bad(&k->ctx, "topology", "a rank that these sizes have not has a stream");
+    t.tp = g.size[CKR__AXIS_TP];
+    t.pp = g.size[CKR__AXIS_PP];
+    t.dp = g.size[CKR__AXIS_DP];
+    t.cp = g.size[CKR__AXIS_CP];
+    t.ep = g.size[CKR__AXIS_EP];
+    t.ranks = g.ranks;
+    if (t.zero < 0) t.zero = 0;
+    k->state.topology = t;
+    k->sized = true;
+    return CKR_OK;
+}
+
+CKR_API ckr_result ckr_ckpt_put_topology(ckr_ckpt *k, const ckr_topology *topology, ckr_error *err)
+{
+    return ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
+                             : ckr__ckpt_put_topology_body(k, topology));
+}
+
+CKR_API ckr_result ckr_ckpt_put_progress(ckr_ckpt *k, int64_t updates, int64_t samples,
+                                         int64_t tokens, int64_t epoch, ckr_error *err)
+{
+    if (!ckr__put_enter(k, err)) return ckr__put_leave(k, CKR_E_ARG);
+    if (updates < -1 || samples < -1 || tokens < -1 || epoch < -1)
+        return ckr__put_leave(k, ckr__put_bad(&k->ctx, "progress", "a counter below -1"));
+    k->state.progress.step = updates;
+    k->state.progress.samples = samples;
+    k->state.progress.tokens = tokens;
+    k->state.progress.epoch = epoch;
+    ckr__clock_align(&k->state);
+    return ckr__put_leave(k, CKR_OK);
+}
+
+/* "sample" of all ranks, "3/sample" of one. */
+static const char *ckr__data_key(int64_t rank, const char *name, char *text, size_t cap)
+{
+    if (!name || rank < -1 || rank > UINT32_MAX || !*name || strchr(name, '/') ||
+        strlen(name) + 12 > cap)
+        return NULL;
+    if (rank < 0) ckr__sprint(text, cap, "%s", name);
+    else ckr__sprint(text, cap, "%lld/%s", (long long)rank, name);
+    return text;
+}
+
+static CKR__NOINLINE ckr_result ckr__ckpt_put_data_body(ckr_ckpt *k, int64_t rank,
+                                                        const char *name, int64_t value)
+{
+    ckr__ctx *c = &k->ctx;
+    char text[256];
+    const char *key = ckr__data_key(rank, name, text, sizeof text);
+    if (!key)
+        return ckr__put_bad(c, name ? name : "data",
+                            "no rank, or no name of 1 to 240 bytes without a slash");
+    if (!k->state.data) k->state.data = ckr__make(c, CKR_NODE_DICT);
+    ckr__node_set(c, (ckr_node *)(uintptr_t)k->state.data, key, ckr__make_int(c, value));
+    return c->err->code;
+}
+
+CKR_API ckr_result ckr_ckpt_put_data(ckr_ckpt *k, int64_t rank, const char *name, int64_t value,
+                                     ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result,
+                 ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
+                                   : ckr__ckpt_put_data_body(k, rank, name, value)));
+}
+
+CKR_API bool ckr_ckpt_data(const ckr_ckpt *k, int64_t rank, const char *name, int64_t *value)
+{
+    char text[256];
+    const char *own = ckr__data_key(rank, name, text, sizeof text);
+    if (!own || !k->kept.run) return false;
+    return ckr_node_i64(ckr_node_get(k->state.data, own), value) ||
+           ckr_node_i64(ckr_node_get(k->state.data, name), value);
+}
+
 CKR_API void ckr_ckpt_close(ckr_ckpt *k)
 {
     if (k && k->put.slots) ckr__map_free(&k->put);
@@ -61399,54 +61769,152 @@ static ckr_node *ckr__side_streams(ckr__ctx *c, ckr_plan *p)
     if (!sums) return NULL;
     for (uint64_t i = 0; i < n; i++) {
         const ckr_stream *x = &p->state.rng[i];
-        if (d && d->holds_fn && x->value &&
-            d->holds_fn(&p->target, (ckr_rng_kind)x->value->kind, x->name, x->rank))
+        if (d && x->value &&
+            (ckr__keeps_run(&p->src->state, d->takes, &p->target) ||
+             (d->holds_fn &&
+              d->holds_fn(&p->target, (ckr_rng_kind)x->value->kind, x->name, x->rank))))
             sums[m++] = ckr__stream_sum(x->value, x->name);
     }
     return ckr__streams_sum(c, sums, (size_t)m, &sum) ? ckr__hex64_node(c, sum) : NULL;
+}
+
+static ckr_node *ckr__side_sizes(ckr__ctx *c, const ckr_topology *t)
+{
+    return ckr__make_dict(
+        c, "tp", ckr__make_int(c, t->tp), "pp", ckr__make_int(c, t->pp), "dp",
+        ckr__make_int(c, t->dp), "ep", ckr__make_int(c, t->ep), "cp", ckr__make_int(c, t->cp),
+        "zero", ckr__make_int(c, t->zero), CKR__END);
+}
+
+static ckr_node *ckr__prog_groups(ckr__ctx *c, const ckr_state *s)
+{
+    ckr_node *list = ckr__make(c, CKR_NODE_LIST);
+    for (uint64_t i = 0; i < s->n_groups; i++) {
+        const ckr_group *g = &s->groups[i];
+        ckr_node *params = ckr__make(c, CKR_NODE_LIST), *hyper = ckr__make(c, CKR_NODE_DICT);
+        ckr__walk w = ckr__walk_in(g->hyper);
+        for (uint64_t k = 0; k < g->n_params; k++)
+            ckr__node_push(c, params, ckr__make_str(c, g->params[k]));
+        while (ckr__walk_on(&w))
+            ckr__node_pair(c, hyper, w.key, w.value->kind == CKR_NODE_FLOAT
+                                                ? ckr__sn_double(c, w.value->u.f) : w.value);
+        ckr__node_push(c, list,
+                       ckr__make_dict(c, "name", g->name ? ckr__make_str(c, g->name)
+                                                         : ckr__make(c, CKR_NODE_NONE),
+                                      "params", params, "hyper", hyper, CKR__END));
+    }
+    return list;
+}
+
+static ckr_node *ckr__prog_streams(ckr__ctx *c, const ckr_state *s)
+{
+    ckr_node *list = ckr__make(c, CKR_NODE_LIST);
+    uint8_t bytes[CKR__PACK_MAX];
+    char text[CKR__PACK_MAX / 3 * 4 + 8];
+    for (uint64_t i = 0; i < s->n_rng; i++) {
+        const ckr_stream *x = &s->rng[i];
+        if (!x->value) continue;
+        const size_t n = ckr__base64_put(bytes, ckr__pack(x->value, bytes), text);
+        ckr__node_push(c, list, ckr__make_dict(c, "rank", ckr__make_int(c, x->rank),
+                                               "name", ckr__make_str(c, x->name),
+                                               "scope", ckr__make_str(c, x->scope),
+                                               "state", ckr__make_text(c, CKR_NODE_STR, text, n),
+                                               CKR__END));
+    }
+    return list;
+}
+
+/* All of a program's own run but its tensors and schedules. */
+static ckr_node *ckr__prog_node(ckr__ctx *c, const ckr_plan *p)
+{
+    const ckr_state *s = &p->state;
+    const uint32_t without = p->target.without;
+    ckr_node *sizes = ckr__side_sizes(c, &p->target.topology);
+    ckr__node_set(c, sizes, "ranks", ckr__make_int(c, p->target.topology.ranks));
+    ckr_node *run = ckr__make_dict(c, "topology", sizes, CKR__END);
+    if (!(without & CKR_PROGRESS))
+        ckr__node_set(c, run, "progress",
+                      ckr__make_dict(c, "step", ckr__make_int(c, s->progress.step),
+                                     "samples", ckr__make_int(c, s->progress.samples),
+                                     "tokens", ckr__make_int(c, s->progress.tokens),
+                                     "epoch", ckr__make_int(c, s->progress.epoch), CKR__END));
+    if (!(without & CKR_GROUPS)) ckr__node_set(c, run, "groups", ckr__prog_groups(c, s));
+    if (!(without & CKR_RNG)) ckr__node_set(c, run, "streams", ckr__prog_streams(c, s));
+    if (s->data && !(without & CKR_DATA))
+        ckr__node_set(c, run, "data", (ckr_node *)(uintptr_t)s->data);
+    return run;
+}
+
+/* Without what is known only when all is written. digest NULL: that is not, either. */
+static ckr_node *ckr__side_root(ckr__ctx *c, ckr_plan *p, const uint8_t *digest)
+{
+    const ckr_state *s = &p->src->state;
+    const ckr__dialect *d = ckr__dialect_find(p->target.dialect);
+    const ckr__out *out = &p->out;
+    const char *first = out->files[0]->path;
+    const char *name = ckr__strndup(c, first, strchr(first, '/') ? strcspn(first, "/") : 0);
+    ckr_node *source = ckr__make_dict(c, "dialect", ckr__make_str(c, s->dialect),
+                                      "topology", ckr__side_sizes(c, &s->topology),
+                                      "step", ckr__make_int(c, s->progress.step),
+                                      "samples", ckr__make_int(c, s->progress.samples),
+                                      "tokens", ckr__make_int(c, s->progress.tokens), CKR__END);
+    ckr_node *root = ckr__make_dict(c, "ckptresume", ckr__make_int(c, CKR_VERSION),
+                                    "checkpoint", ckr__make_str(c, name),
+                                    "dialect", ckr__make_str(c, p->target.dialect),
+                                    "source", source,
+                                    "schedules", ckr__side_schedules(c, &p->state), CKR__END);
+    if (digest) ckr__node_set(c, source, "digest", ckr__make_hex(c, digest, 16));
+    if (s->framework_version)
+        ckr__node_set(c, source, "framework_version", ckr__make_str(c, s->framework_version));
+    if (d->numbered) ckr__node_set(c, root, "names", ckr__side_params(c, &p->state));
+    if (out->vocab)
+        ckr__node_set(c, root, "vocab",
+                      ckr__make_dict(c, "logical", ckr__make_int(c, out->vocab), "padded",
+                                     ckr__make_int(c, out->padded_vocab), CKR__END));
+    if (p->rng.lineage) {                 /* read only: the JSON writer changes nothing */
+        ckr__node_set(c, root, "rng", (ckr_node *)(uintptr_t)p->rng.lineage);
+        ckr__node_set(c, root, "streams", ckr__side_streams(c, p));
+    }
+    if (out->carried) ckr__node_set(c, root, "carried", out->carried);
+    if (ckr__keeps_run(s, d->takes, &p->target))
+        ckr__node_set(c, root, "run", ckr__prog_node(c, p));
+    return root;
 }
 
 static bool ckr__side_put(ckr__write *w, const ckr__puts *puts, const uint8_t digest[16],
                           ckr__buf *side)
 {
     ckr__ctx *c = w->c;
-    const ckr_state *s = &w->plan->src->state;
-    const ckr_topology *t = &s->topology;
-    const ckr__out *out = &w->plan->out;
-    const char *first = out->files[0]->path;
-    const char *name = ckr__strndup(c, first, strchr(first, '/') ? strcspn(first, "/") : 0);
-    ckr_node *sizes = ckr__make_dict(
-        c, "tp", ckr__make_int(c, t->tp), "pp", ckr__make_int(c, t->pp), "dp",
-        ckr__make_int(c, t->dp), "ep", ckr__make_int(c, t->ep), "cp", ckr__make_int(c, t->cp),
-        "zero", ckr__make_int(c, t->zero), CKR__END);
-    ckr_node *source = ckr__make_dict(c, "dialect", ckr__make_str(c, s->dialect),
-                                      "topology", sizes,
-                                      "step", ckr__make_int(c, s->progress.step),
-                                      "samples", ckr__make_int(c, s->progress.samples),
-                                      "tokens", ckr__make_int(c, s->progress.tokens),
-                                      "digest", ckr__make_hex(c, digest, 16), CKR__END);
-    ckr_node *root = ckr__make_dict(c, "ckptresume", ckr__make_int(c, CKR_VERSION),
-                                    "checkpoint", ckr__make_str(c, name),
-                                    "dialect", ckr__make_str(c, w->plan->target.dialect),
-                                    "source", source,
-                                    "schedules", ckr__side_schedules(c, &w->plan->state), CKR__END);
-    if (s->framework_version)
-        ckr__node_set(c, source, "framework_version", ckr__make_str(c, s->framework_version));
-    if (ckr__dialect_find(w->plan->target.dialect)->numbered)
-        ckr__node_set(c, root, "names", ckr__side_params(c, &w->plan->state));
-    if (out->vocab)
-        ckr__node_set(c, root, "vocab",
-                      ckr__make_dict(c, "logical", ckr__make_int(c, out->vocab), "padded",
-                                     ckr__make_int(c, out->padded_vocab), CKR__END));
-    if (w->plan->rng.lineage) {           /* read only: the JSON writer changes nothing */
-        ckr__node_set(c, root, "rng", (ckr_node *)(uintptr_t)w->plan->rng.lineage);
-        ckr__node_set(c, root, "streams", ckr__side_streams(c, w->plan));
-    }
-    if (out->carried) ckr__node_set(c, root, "carried", out->carried);
-    if (!out->renamed) ckr__node_set(c, root, "tensors", ckr__side_tensors(c, puts));
+    ckr_node *root = ckr__side_root(c, w->plan, digest);
+    if (!w->plan->out.renamed) ckr__node_set(c, root, "tensors", ckr__side_tensors(c, puts));
     if (!root || ckr__failed(c) || ckr__json_put(side, root, 1, false) != CKR_OK) return false;
     ckr__buf_u8(side, '\n');
     return !side->failed;
+}
+
+/* A program's own run in one file of tensors: where their format has a place that other readers
+   pass over, a line of safetensors' metadata or a record of the archive. */
+static ckr_result ckr__side_embed(ckr_plan *p, const ckr__dialect *d)
+{
+    ckr__ctx *c = &p->ctx;
+    ckr__out_file *f = p->out.n_files == 1 ? p->out.files[0] : NULL;
+    ckr__buf text = { c, NULL, 0, 0, false };
+    if (!f || f->path[0] || !ckr__keeps_run(&p->src->state, d->takes, &p->target)) return CKR_OK;
+    ckr_node *root = ckr__side_root(c, p, NULL);
+    if (!root || ckr__failed(c)) return c->err->code;
+    const ckr_result r = ckr__json_put(&text, root, 0, false);
+    if (r == CKR_OK && text.failed) ckr__nomem(c);
+    const char *copy = r != CKR_OK || text.failed
+                           ? NULL : ckr__strndup(c, (const char *)text.data, text.size);
+    if (copy && f->format == CKR_FORMAT_SAFETENSORS)
+        ckr__node_set(c, f->metadata, "ckptresume", ckr__make_text(c, CKR_NODE_STR, copy,
+                                                                   text.size));
+    if (copy && f->format == CKR_FORMAT_TORCH_ZIP) {
+        f->text = copy;
+        f->n_text = text.size;
+    }
+    ckr__buf_free(&text);
+    return r != CKR_OK ? r : c->err->code;
 }
 
 /* Steps that no entry binds: a format may have the count in a group, or once for all of its

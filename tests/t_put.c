@@ -1,0 +1,403 @@
+/* A program's own run, put through the header and back: parameters, moments, groups, schedule,
+   progress, random streams by rank, places in the data; in every form that holds tensors only. */
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
+#include "t.h"
+
+#define CHECK_AT(x, ...) t_check((x) ? true : false, __FILE__, __LINE__, __VA_ARGS__)
+
+enum { RANKS = 3, ROWS = 6, COLS = 4 };
+
+static const char *tmp;
+static float values[3][ROWS * COLS];
+static ckr_error e;
+
+static const struct { const char *dialect, *name, *option; bool dir; } forms[] = {
+    { "safetensors", "run.safetensors", NULL, false }, { "torch", "run.pt", NULL, false },
+    { "dcp", "run_dcp", NULL, true }, { "safetensors", "run_cut", "40", true }
+};
+
+static ckr_rng *rng_new(void)
+{
+    ckr_rng *r = (ckr_rng *)calloc(1, ckr_rng_size());
+    if (!r) exit(1);
+    return r;
+}
+
+/* Kinds of which some have bytes in their framework and some have none; each rank in another place
+   of its stream. */
+static const ckr_rng_kind kinds[] = { CKR_RNG_PCG64, CKR_RNG_TORCH_CPU, CKR_RNG_PYTHON,
+                                      CKR_RNG_TORCH_CUDA, CKR_RNG_LLMC };
+enum { KINDS = 5 };
+
+static void rng_at(ckr_rng *r, int kind, uint32_t rank)
+{
+    double x[2];
+    CHECK(ckr_rng_seed(r, kinds[kind], 100 + rank) == CKR_OK);
+    for (uint32_t i = 0; i < 3 * rank + 1; i++) {
+        (void)ckr_rng_u32(r);
+        (void)ckr_rng_uniform(r, CKR_DTYPE_F32, 0, 1, 2, x);
+    }
+}
+
+static const char *const names[] = { "w" };
+
+static void put_tensors(ckr_ckpt *c)
+{
+    static const char *const slots[] = { "param", "exp_avg", "exp_avg_sq" };
+    const int64_t shape[] = { ROWS, COLS };
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < ROWS * COLS; k++) values[i][k] = (float)(i * 100 + k);
+        CHECK_OK(ckr_ckpt_put(c, "w", slots[i], CKR_DTYPE_F32, 2, shape, values[i], &e), &e);
+    }
+}
+
+/* With streams of all kinds on so many ranks, one that is the same on all, and all else. */
+static ckr_ckpt *run_of(uint32_t ranks)
+{
+    const ckr_hyper hyper[] = { { "initial_lr", 0.001 }, { "weight_decay", 0.1 },
+                                { "clip", HUGE_VAL } };
+    ckr_ckpt *c = NULL;
+    ckr_rng *r = rng_new();
+    CHECK_OK(ckr_ckpt_create(NULL, &c, &e), &e);
+    put_tensors(c);
+    CHECK_OK(ckr_ckpt_put_group(c, "all", names, 1, hyper, 3, &e), &e);
+    CHECK_OK(ckr_ckpt_put_schedule(c, "llmc:cosine,learning_rate=0.001,warmup_iterations=2,"
+                                      "train_num_batches=50,final_learning_rate_frac=0.1", 7, &e),
+             &e);
+    CHECK_OK(ckr_ckpt_put_progress(c, 7, 112, -1, 2, &e), &e);
+    for (uint32_t rank = ranks; rank-- > 0;)   /* in any order */
+        for (int k = 0; k < KINDS; k++) {
+            rng_at(r, k, rank);
+            CHECK_OK(ckr_ckpt_put_stream(c, rank, NULL, "dp", r, &e), &e);
+        }
+    rng_at(r, 0, 9);
+    CHECK_OK(ckr_ckpt_put_stream(c, 0, "shuffle", "", r, &e), &e);
+    CHECK_OK(ckr_ckpt_put_data(c, -1, "sample", 5000000000, &e), &e);
+    CHECK_OK(ckr_ckpt_put_data(c, 1, "shard", 17, &e), &e);
+    free(r);
+    return c;
+}
+
+static bool said(const ckr_plan *p, const char *code, const char *subject)
+{
+    const ckr_plan_facts *f = ckr_plan_info(p);
+    for (uint64_t i = 0; i < f->n_notes; i++)
+        if (!strcmp(f->notes[i].code, code) &&
+            (!subject || (f->notes[i].subject && !strcmp(f->notes[i].subject, subject))))
+            return true;
+    return false;
+}
+
+static ckr_plan *written(const ckr_ckpt *c, int form, uint32_t dp, uint32_t without,
+                         const char *path)
+{
+    ckr_target to = CKR_ZERO;
+    ckr_option cut = { "max_shard_bytes", forms[form].option };
+    ckr_plan *p = NULL;
+    to.dialect = forms[form].dialect;
+    to.force = true;
+    to.without = without;
+    to.topology.dp = dp;
+    to.options = &cut;
+    to.n_options = forms[form].option != NULL;
+    if (CHECK_OK(ckr_plan_create(c, &to, 0, &p, &e), &e))
+        CHECK_OK(ckr_plan_write(p, path, NULL, &e), &e);
+    return p;
+}
+
+static ckr_ckpt *opened(const char *path)
+{
+    ckr_ckpt *c = NULL;
+    CHECK_OK(ckr_ckpt_open(path, NULL, &c, &e), &e);
+    return c;
+}
+
+/* The streams of rank `rank` are those that rank `was` had. */
+static void streams_are(const ckr_rng_streams *s, uint32_t rank, uint32_t was)
+{
+    ckr_rng *r = rng_new();
+    for (int k = 0; k < KINDS; k++) {
+        const ckr_rng_given *g = ckr_rng_find(s, rank, ckr_rng_kind_name(kinds[k]), "default");
+        rng_at(r, k, was);
+        if (CHECK(g && g->state))
+            CHECK_AT(ckr_rng_equal(g->state, r), "%s of rank %u", g->kind, (unsigned)rank);
+    }
+    free(r);
+}
+
+static void shuffle_is(const ckr_rng_streams *s, uint32_t rank)
+{
+    ckr_rng *r = rng_new();
+    const ckr_rng_given *g = ckr_rng_find(s, rank, "pcg64", "shuffle");
+    rng_at(r, 0, 9);
+    CHECK(g && g->state && ckr_rng_equal(g->state, r));
+    free(r);
+}
+
+static void tensors_are(const ckr_ckpt *c)
+{
+    static const char *const at[] = { "w", "optimizer.state.w.exp_avg",
+                                      "optimizer.state.w.exp_avg_sq" };
+    static const char *const slots[] = { "param", "exp_avg", "exp_avg_sq" };
+    float got[ROWS * COLS];
+    for (int i = 0; i < 3; i++) {
+        ckr_read r = CKR_ZERO;
+        r.tensor = ckr_ckpt_tensor(c, at[i], "param");
+        if (!r.tensor) r.tensor = ckr_ckpt_tensor(c, "w", slots[i]);
+        r.dst = got;
+        r.dst_size = sizeof got;
+        CHECK_OK(ckr_ckpt_read(c, &r, 1, &e), &e);
+        CHECK(!memcmp(got, values[i], sizeof got));
+    }
+}
+
+/* All of it is as it was put. */
+static void run_is(const ckr_ckpt *c, const ckr_ckpt *was)
+{
+    const ckr_state *s = ckr_ckpt_state(c);
+    ckr_rng_streams *streams = NULL;
+    double lr[2][50], x;
+    int64_t at = -1;
+    tensors_are(c);
+    CHECK_INT(s->n_groups, 1);
+    if (s->n_groups == 1) {
+        CHECK_STR(s->groups[0].name, "all");
+        CHECK(s->groups[0].n_params == 1 && !strcmp(s->groups[0].params[0], "w"));
+        CHECK(ckr_node_f64(ckr_node_get(s->groups[0].hyper, "weight_decay"), &x) && x == 0.1);
+        CHECK(ckr_node_f64(ckr_node_get(s->groups[0].hyper, "clip"), &x) && x == HUGE_VAL);
+    }
+    CHECK(s->progress.step == 7 && s->progress.samples == 112 && s->progress.tokens == -1 &&
+          s->progress.epoch == 2);
+    if (CHECK(s->n_schedules == 1)) {
+        CHECK_OK(ckr_schedule_values(ckr_ckpt_schedule(c, 0), CKR_COLUMN_LR, 1, 50, lr[0], NULL,
+                                     &e), &e);
+        CHECK_OK(ckr_schedule_values(ckr_ckpt_schedule(was, 0), CKR_COLUMN_LR, 1, 50, lr[1], NULL,
+                                     &e), &e);
+        CHECK(!memcmp(lr[0], lr[1], sizeof lr[0]));
+    }
+    CHECK(s->topology.dp == RANKS && s->topology.ranks == RANKS);
+    CHECK_OK(ckr_ckpt_rng(c, NULL, &streams, &e), &e);
+    for (uint32_t rank = 0; streams && rank < RANKS; rank++) {
+        streams_are(streams, rank, rank);
+        shuffle_is(streams, rank);
+    }
+    ckr_rng_streams_free(streams);
+    CHECK(ckr_ckpt_data(c, -1, "sample", &at) && at == 5000000000);
+    CHECK(ckr_ckpt_data(c, 2, "sample", &at) && at == 5000000000);
+    CHECK(ckr_ckpt_data(c, 1, "shard", &at) && at == 17);
+    CHECK(!ckr_ckpt_data(c, 2, "shard", &at) && !ckr_ckpt_data(c, 1, "none", &at));
+}
+
+/* Into each form and back, from each into each other. */
+static void there_and_back(void)
+{
+    ckr_ckpt *c = run_of(RANKS), *in, *again;
+    char path[600], other[600];
+    for (int f = 0; f < 4; f++) {
+        ckr_plan *p;
+        snprintf(path, sizeof path, "%s/%s", tmp, forms[f].name);
+        p = written(c, f, 0, 0, path);
+        if (!p) continue;
+        CHECK_AT(!said(p, "CKR_W_TENSORS_ONLY", NULL) && !said(p, "CKR_W_NO_RANDOM", NULL),
+                  "%s", forms[f].name);
+        CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_EXACT);
+        ckr_plan_free(p);
+        in = opened(path);
+        if (!in) continue;
+        run_is(in, c);
+        for (int g = 0; g < 4; g++) {
+            snprintf(other, sizeof other, "%s/again_%s", tmp, forms[g].name);
+            ckr_plan_free(written(in, g, 0, 0, other));
+            again = opened(other);
+            if (again) run_is(again, c);
+            ckr_ckpt_close(again);
+        }
+        ckr_ckpt_close(in);
+    }
+    ckr_ckpt_close(c);
+}
+
+/* N -> M -> N: by plans, and by a run that trains in between. */
+static void other_ranks(void)
+{
+    char path[600], other[600];
+    ckr_ckpt *c = run_of(RANKS);
+    for (int f = 0; f < 4; f++) {
+        static const uint32_t to[] = { 1, 5, 2, RANKS };
+        ckr_rng_streams *s = NULL;
+        ckr_ckpt *in = NULL;
+        snprintf(path, sizeof path, "%s/%s", tmp, forms[f].name);
+        snprintf(other, sizeof other, "%s/ranks_%s", tmp, forms[f].name);
+        for (int i = 0; i < 4; i++) {
+            ckr_plan *p = written(in ? in : c, f, to[i], 0, i & 1 ? path : other);
+            CHECK(!p || said(p, "CKR_W_DATA_POSITION", "data"));
+            ckr_plan_free(p);
+            ckr_ckpt_close(in);
+            in = opened(i & 1 ? path : other);
+            if (!in) break;
+            CHECK_INT(ckr_ckpt_state(in)->topology.dp, to[i]);
+            CHECK_OK(ckr_ckpt_rng(in, NULL, &s, &e), &e);
+            if (!s) continue;
+            CHECK_INT(s->n_ranks, to[i]);
+            for (uint32_t r = 0; r < to[i] && r < RANKS; r++) streams_are(s, r, r);
+            shuffle_is(s, to[i] - 1);
+            ckr_rng_streams_free(s);
+            s = NULL;
+        }
+        ckr_ckpt_close(in);
+    }
+    ckr_ckpt_close(c);
+}
+
+/* As a trainer does it: resumed on fewer ranks, it goes on, saves with what it was told of the
+   others' streams, and is resumed on all again. */
+static void trains_between(void)
+{
+    char path[600];
+    ckr_ckpt *c = run_of(RANKS), *in;
+    ckr_rng_want want = CKR_ZERO;
+    ckr_rng_streams *s = NULL;
+    ckr_rng *r = rng_new(), *drawn = rng_new();
+    snprintf(path, sizeof path, "%s/between.safetensors", tmp);
+    ckr_plan_free(written(c, 0, 0, 0, path));
+    ckr_ckpt_close(c);
+    in = opened(path);
+    want.topology.dp = 1;
+    CHECK_OK(ckr_ckpt_rng(in, &want, &s, &e), &e);
+    if (!in || !s || !CHECK(s->n_ranks == 1)) return;
+    CHECK_OK(ckr_ckpt_create(NULL, &c, &e), &e);
+    put_tensors(c);
+    for (uint32_t k = 0; k < s->n_streams; k++) {
+        const ckr_rng_given *g = &s->given[k];
+        memcpy(r, g->state, ckr_rng_size());
+        for (int i = 0; i < 11; i++) (void)ckr_rng_u32(r);
+        if (!strcmp(g->kind, "pcg64") && !strcmp(g->name, "default"))
+            memcpy(drawn, r, ckr_rng_size());
+        CHECK_OK(ckr_ckpt_put_stream(c, 0, g->name, g->scope, r, &e), &e);
+    }
+    CHECK_OK(ckr_ckpt_put_lineage(c, s, &e), &e);
+    ckr_rng_streams_free(s);
+    ckr_ckpt_close(in);
+    s = NULL;
+    ckr_plan_free(written(c, 0, 0, 0, path));
+    ckr_ckpt_close(c);
+    in = opened(path);
+    want.topology.dp = RANKS;
+    CHECK_OK(ckr_ckpt_rng(in, &want, &s, &e), &e);
+    if (!s) return;
+    for (uint32_t rank = 1; rank < RANKS; rank++) streams_are(s, rank, rank);
+    CHECK(ckr_rng_equal(ckr_rng_find(s, 0, "pcg64", "default")->state, drawn));
+    ckr_rng_streams_free(s);
+    ckr_ckpt_close(in);
+    free(r);
+    free(drawn);
+}
+
+/* What is left out is not in the record either. */
+static void left_out(void)
+{
+    char path[600];
+    ckr_ckpt *c = run_of(RANKS), *in;
+    const ckr_state *s;
+    int64_t v;
+    snprintf(path, sizeof path, "%s/without.safetensors", tmp);
+    ckr_plan_free(written(c, 0, 0, CKR_GROUPS | CKR_OPTIMIZER | CKR_SCHEDULE | CKR_RNG |
+                                   CKR_PROGRESS | CKR_DATA, path));
+    in = opened(path);
+    if (!in) return;
+    s = ckr_ckpt_state(in);
+    CHECK(!s->n_groups && !s->n_schedules && !s->n_rng && s->progress.step < 0);
+    CHECK(!ckr_ckpt_data(in, -1, "sample", &v));
+    ckr_ckpt_close(in);
+    ckr_ckpt_close(c);
+}
+
+/* A caller's mistakes are errors of the call, and change nothing. */
+static void mistakes(void)
+{
+    const ckr_topology two = { 2, 1, 1, 1, 1, 2, 0 }, wrong = { 2, 1, 2, 1, 1, 3, 0 };
+    ckr_ckpt *c = NULL;
+    ckr_rng *r = rng_new();
+    CHECK_OK(ckr_ckpt_create(NULL, &c, &e), &e);
+    CHECK(ckr_ckpt_put_stream(c, 0, NULL, NULL, NULL, &e) == CKR_E_ARG);
+    CHECK(ckr_ckpt_put_stream(c, 0, NULL, NULL, r, &e) == CKR_E_ARG);      /* no kind */
+    CHECK(ckr_rng_seed(r, CKR_RNG_PCG64, 1) == CKR_OK);
+    CHECK(ckr_ckpt_put_stream(c, 0, NULL, "xp", r, &e) == CKR_E_ARG);
+    CHECK(ckr_ckpt_put_stream(c, 1u << 30, NULL, NULL, r, &e) == CKR_E_ARG);
+    CHECK_INT(ckr_ckpt_state(c)->n_rng, 0);
+    CHECK_OK(ckr_ckpt_put_stream(c, 0, NULL, NULL, r, &e), &e);
+    CHECK(ckr_ckpt_put_stream(c, 0, "default", "dp", r, &e) == CKR_E_ARG);
+    CHECK(strstr(e.text, "put before") != NULL);
+    CHECK_OK(ckr_ckpt_put_stream(c, 0, "other", "dp", r, &e), &e);
+    CHECK(ckr_ckpt_put_topology(c, &wrong, &e) == CKR_E_ARG);
+    CHECK(ckr_ckpt_put_topology(c, NULL, &e) == CKR_E_ARG);
+    CHECK_OK(ckr_ckpt_put_topology(c, &two, &e), &e);
+    CHECK(ckr_ckpt_put_stream(c, 2, NULL, NULL, r, &e) == CKR_E_ARG);
+    CHECK_OK(ckr_ckpt_put_stream(c, 1, NULL, "tp", r, &e), &e);
+    CHECK(ckr_ckpt_put_progress(c, 1, -2, 0, 0, &e) == CKR_E_ARG);
+    CHECK(ckr_ckpt_put_data(c, 0, NULL, 1, &e) == CKR_E_ARG);
+    CHECK(ckr_ckpt_put_data(c, 0, "a/b", 1, &e) == CKR_E_ARG);
+    CHECK(ckr_ckpt_put_data(c, -2, "a", 1, &e) == CKR_E_ARG);
+    CHECK(ckr_ckpt_put_lineage(c, NULL, &e) == CKR_E_ARG);
+    ckr_ckpt_close(c);
+    free(r);
+}
+
+static void spoil(const char *path, const char *text, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    CHECK(f && fwrite(text, 1, n, f) == n);
+    if (f) fclose(f);
+}
+
+/* A record that somebody has changed is an error that names it, never a crash and never silence. */
+static void changed(void)
+{
+    static const char *const swaps[][2] = {
+        { "\\\"state\\\": \\\"AQ", "\\\"state\\\": \\\"!Q" },
+        { "\\\"rank\\\": 2", "\\\"rank\\\": x" },
+        { "\\\"params\\\": [", "\\\"params\\\": {" },
+        { "\\\"scope\\\": \\\"dp", "\\\"scope\\\": \\\"dx" },
+        { "\\\"ranks\\\": 3", "\\\"ranks\\\": 0" },
+        { "\\\"step\\\": 7", "\\\"step\\\": [" },
+        { "\\\"sample\\\": 5", "\\\"sample\\\": [" },
+        { "{\\\"ckptresume", "[\\\"ckptresume" },
+        { "1/shard\\\": 17", "1/shard\\\": nu" }
+    };
+    char path[600];
+    size_t n;
+    snprintf(path, sizeof path, "%s/changed.safetensors", tmp);
+    for (size_t i = 0; i < sizeof swaps / sizeof *swaps; i++) {
+        ckr_ckpt *c = run_of(RANKS), *in = NULL;
+        char *text, *at;
+        ckr_plan_free(written(c, 0, 0, 0, path));
+        ckr_ckpt_close(c);
+        text = (char *)t_slurp(path, &n);
+        at = NULL;
+        for (size_t k = 0; text && k + 64 < n && !at; k++)
+            if (!memcmp(text + k, swaps[i][0], strlen(swaps[i][0]))) at = text + k;
+        if (CHECK_AT(at != NULL, "%s", swaps[i][0])) {
+            memcpy(at, swaps[i][1], strlen(swaps[i][1]));
+            spoil(path, text, n);
+            CHECK_AT(ckr_ckpt_open(path, NULL, &in, &e) == CKR_E_FORMAT, "%s", swaps[i][1]);
+            CHECK(e.item == CKR_ITEM_SIDE_FORMAT);
+            ckr_ckpt_close(in);
+        }
+        free(text);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    t_begin(argc, argv);
+    tmp = t_tmpdir();
+    RUN(there_and_back);
+    RUN(other_ranks);
+    RUN(trains_between);
+    RUN(left_out);
+    RUN(mistakes);
+    RUN(changed);
+    t_remove_tree(tmp);
+    return t_end();
+}
