@@ -311,7 +311,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(NANOTRON_INCOMPLETE,  E_MISMATCH,    "still being written, or its writing was interrupted")  \
     X(NANOTRON_CONFIG,      E_MISMATCH,    "a tensor contradicts the configuration")               \
     X(NANOTRON_SLICES,      E_FORMAT,      "the slices of a shard cannot be understood")           \
-    X(NANOTRON_COVERAGE,    E_MISMATCH,    "slices overlap, leave a gap or are no equal cut")      \
+    X(NANOTRON_COVERAGE,    E_MISMATCH,    "the slices of a tensor do not make it up")             \
     X(NANOTRON_SCHEDULER,   E_MISMATCH,    "scheduler and optimizer differ in groups")             \
     X(NANOTRON_VERSION,     E_UNSUPPORTED, "a newer checkpoint version than 1.5")                  \
     X(NANOTRON_EXPERTS,     E_UNSUPPORTED, "slices do not tell the experts apart")                 \
@@ -8398,7 +8398,10 @@ static ckr_result ckr__zip_entry(ckr__zip *z, const uint8_t *e, uint64_t left, c
     uint64_t usize = ckr__load_u32(e + 24);
     m->header = ckr__load_u32(e + 42);
     if (flags & (1u << 0 | 1u << 5 | 1u << 6 | 1u << 13))
-        return ckr__zip_fail(z, CKR_ITEM_ZIP_FLAGS, at, ckr__item_text[CKR_ITEM_ZIP_FLAGS]);
+        return ckr__zip_fail(z, CKR_ITEM_ZIP_FLAGS, at,
+                             flags & (1u << 0 | 1u << 6) ? "the member is encrypted"
+                             : flags & 1u << 5           ? "the member is a patch"
+                                                         : "the member's header is masked");
     if (m->method != 0 && m->method != CKR__ZIP_DEFLATE)
         return ckr__fail(z->c->err, CKR_ITEM_ZIP_METHOD, ckr__file_path(z->c, z->file),
                          z->base + at, NULL, "compression method %u, expected 0 (stored)",
@@ -40864,9 +40867,12 @@ static ckr_result ckr__nt_coverage(ckr__nt *r, ckr__nt_param *p, int64_t left)
     return ckr__remedy(
         r->c->err,
         ckr__fail(r->c->err, CKR_ITEM_NANOTRON_COVERAGE, p->shards[i]->path, 8, p->name,
-                  "the boxes of the %llu shards overlap, leave a gap or are no equal cut of axis "
-                  "%d (rank %llu)",
-                  (unsigned long long)p->n_shards, (int)plain.axis, (unsigned long long)i),
+                  "the boxes of the %llu shards %s axis %d (rank %llu)",
+                  (unsigned long long)p->n_shards,
+                  left > 0   ? "leave a gap on"
+                  : left < 0 ? "overlap on"
+                             : "are no equal cut of",
+                  (int)plain.axis, (unsigned long long)i),
         "a shard is of another run: restore the right one");
 }
 

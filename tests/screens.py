@@ -3,8 +3,8 @@
 
     screens.py [--tool ./ckptresume] [--keep DIR] [--all] CORPUS
 
-No line is longer than 80 columns, but one with a name or path in it that is longer than its place; no line ends in
-blanks; no screen has 60 lines or more. Prints a line per fault, then `N passed, N failed`. --keep writes the screens
+No line is longer than 80 columns, but one with a path or a name in it that is long itself; no line ends in blanks; no
+screen has 60 lines or more. Prints a line per fault, then `N passed, N failed`. --keep writes the screens
 to DIR to be read; --all takes every case of the corpus.
 """
 import argparse, json, os, re, subprocess, sys
@@ -40,11 +40,6 @@ def screens(case, changed):
     """The command lines of a case, by name."""
     truth = json.loads((case / "check.json").read_text()) if (case / "check.json").exists() else {}
     ckpt = case / truth.get("ckpt", "ckpt")
-    if not ckpt.exists():
-        ckpt = next(case.glob("*.pt"), case)
-    more = []
-    if truth.get("names"):
-        more = ["--names", "/dev/stdin"]
     other = next((d for d in sorted(case.parent.iterdir()) if d != case and (d / "ckpt").exists()), case)
     other = other / "ckpt" if (other / "ckpt").exists() else ckpt
     yield "inspect", ["inspect", ckpt]
@@ -71,6 +66,29 @@ def faults(text, columns=COLUMNS, lines=LINES):
         yield f"{len(got)} lines"
 
 
+def facts(run, corpus):
+    """Single things that a screen must and must not have: a name, and whether it is so."""
+    megatron = corpus / "megatron/tdist_tp2_pp2_dp2_dr_tied/ckpt"
+    plan, every = (run("plan", megatron, *f) for f in ([], ["--verbose"]))
+    streams = len(re.findall("RNG_", plan))
+    yield "streams are one line per kind and scope", 0 < streams < 7
+    yield "--verbose has every stream", len(re.findall("RNG_", every)) > 3 * streams
+    yield "lr says nothing of streams", "RNG" not in run("lr", megatron)
+    digest, each = (run("digest", megatron, *f) for f in ([], ["--each"]))
+    yield "digest is the total", len(digest.splitlines()) == 1 and digest.split()[0] in each
+    yield "--each has the tensors", len(each.splitlines()) > 60
+    inspect = run("inspect", megatron)
+    yield "inspect adds the parameters up", "17.1 K parameters, complete" in inspect
+    yield "LRs have six digits", " 0.00266049," in inspect and not re.search(r"0\.\d{9}", inspect)
+    yield "the path is there once", inspect.count(str(megatron)) == 1
+    zoo, single = (run("inspect", corpus / "dcp" / name / "ckpt") for name in ("dcp_zoo2", "tt_single"))
+    yield "a mixed slot has its dtypes", re.search(r"\d+ float32, \d+ \w+", zoo)
+    yield "a topology is not half a number", "not recorded" in single
+    wide = run("plan", megatron, columns=160)
+    longest = max(len(line) for line in wide.splitlines())
+    yield "COLUMNS is heeded", 80 < longest <= 160 and len(wide.splitlines()) < len(plan.splitlines())
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("--tool", default="./ckptresume")
@@ -82,12 +100,21 @@ def main():
     if a.all:
         for f in sorted(a.corpus.glob("*/*/check.json")):
             cases.setdefault(str(f.parent.relative_to(a.corpus)), [])
-    env = {**os.environ, "COLUMNS": str(COLUMNS), "LC_ALL": "C.UTF-8"}
     passed = failed = 0
+
+    def started(args, columns=COLUMNS):
+        env = {**os.environ, "COLUMNS": str(columns), "LC_ALL": "C.UTF-8"}
+        return subprocess.run([a.tool, *map(str, args)], capture_output=True, env=env, timeout=60)
+
+    for what, so in facts(lambda *args, **kw: started(args, **kw).stdout.decode(), a.corpus):
+        if not so:
+            print(f"not so: {what}")
+        passed += bool(so)
+        failed += not so
     for name, changed in cases.items():
         for what, args in screens(a.corpus / name, changed):
             try:
-                r = subprocess.run([a.tool, *map(str, args)], capture_output=True, env=env, timeout=60)
+                r = started(args)
                 text = (r.stdout + r.stderr).decode(errors="replace")
                 found = list(faults(text))
                 if r.returncode < 0 or r.returncode > 3:

@@ -269,7 +269,7 @@ static void opaque_clock(void)
         CHECK_INT(f->verdict, CKR_VERDICT_APPROX);
         n = note_of(f->notes, f->n_notes, "CKR_LR_CLOCK");
         CHECK(n && n->severity == CKR_APPROX);
-        if (n) CHECK_STR(n->new_value, "42, 6 an update");
+        if (n) CHECK_STR(n->new_value, "42 (6 per update)");
         CHECK(note_of(f->notes, f->n_notes, "CKR_W_RNG_DERIVED") != NULL);
         CHECK(note_of(f->notes, f->n_notes, "CKR_W_TOPOLOGY") != NULL);
         n = note_of(f->notes, f->n_notes, "CKR_W_BATCH_UNKNOWN");
