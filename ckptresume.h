@@ -526,6 +526,7 @@ typedef struct ckr_error {     /* caller-owned; every function accepts NULL     
     char       where[192];     /* tensor name, key path or zip member; "" when none  */
     char       text[384];      /* one sentence: what was found, what was expected    */
     char       remedy[192];    /* what to pass to get further, or ""                 */
+    bool       _flags;         /* the library's own: of ckr_env                      */
 } ckr_error;
 
 /* dtype: name as torch has it, safetensors tag ("" = cannot be stored there), bytes,
@@ -650,6 +651,8 @@ typedef struct ckr_env {       /* copied by whoever is given one; all-zero is fi
        false: cancel. */
     bool        (*progress_fn)(void *user, uint64_t done, uint64_t total);
     void         *user;        /* of log_fn and progress_fn                          */
+    bool          flags;       /* texts name the flags of the tool (--lr-policy splice) where they
+                                  name fields else (ckr_target.lr_policy = CKR_LR_SPLICE)  */
 } ckr_env;
 
 typedef struct ckr_limits {    /* what a hostile file can cost; 0 takes the default  */
@@ -2280,6 +2283,141 @@ static void ckr__copy_tail(char *dst, size_t cap, const char *src)
     }
 }
 
+typedef struct ckr__text { char *p; size_t size, n; } ckr__text;
+
+static void ckr__text_put(ckr__text *t, const char *s, size_t n)
+{
+    if (n > t->size - 1 - t->n) n = t->size - 1 - t->n;
+    memcpy(t->p + t->n, s, n);
+    t->n += n;
+    t->p[t->n] = 0;
+}
+
+/* Texts say what to do in the tool's words. A program in C has fields for them: with the values
+   after a flag, which have a prefix in C, or are what the prefix says. */
+static const struct { const char *flag, *field, *values, *prefix; } ckr__fields[] = {
+    { "--lr-policy", "ckr_target.lr_policy", " keep target splice stretch rewarm ", "CKR_LR_" },
+    { "--mode", "ckr_target.mode", " continue recover transfer ", "CKR_MODE_" },
+    { "--rng", "ckr_target.rng", " keep remap reseed ", "CKR_RNG_" },
+    { "--without", "ckr_target.without", " params optimizer groups schedule rng progress data ",
+      "CKR_" },
+    { "--only", "ckr_target.without, all but",
+      " params optimizer groups schedule rng progress data ", "CKR_" },
+    { "--zero", "ckr_target.topology.zero", " 0 ", "CKR_ZERO_OFF" },
+    { "--rewarm-steps", "ckr_target.rewarm_steps", NULL, NULL },
+    { "--max-lr-jump", "ckr_target.max_lr_jump", NULL, NULL },
+    { "--to-schedule", "ckr_target.schedule", NULL, NULL },
+    { "--set", "ckr_target.sets", NULL, NULL },
+    { "--seed", "ckr_target.seed", NULL, NULL },
+    { "--to", "ckr_target.dialect", NULL, NULL },
+    { "--variant", "ckr_target.variant", NULL, NULL },
+    { "--dtype", "ckr_target.dtype", NULL, NULL },
+    { "--slots", "ckr_target.slots", NULL, NULL },
+    { "--force", "ckr_target.force", NULL, NULL },
+    { "--strict", "ckr_target.strict", NULL, NULL },
+    { "--repair", "ckr_target.repair", NULL, NULL },
+    { "--like FILE", "ckr_target.groups", NULL, NULL },
+    { "--tp", "ckr_target.topology.tp", NULL, NULL },
+    { "--pp", "ckr_target.topology.pp", NULL, NULL },
+    { "--dp", "ckr_target.topology.dp", NULL, NULL },
+    { "--ep", "ckr_target.topology.ep", NULL, NULL },
+    { "--cp", "ckr_target.topology.cp", NULL, NULL },
+    { "--ranks", "ckr_target.topology.ranks", NULL, NULL },
+    { "--schedule", "ckr_open_desc.schedule", NULL, NULL },
+    { "--dialect", "ckr_open_desc.dialect", NULL, NULL },
+    { "--names FILE", "ckr_open_desc.names", NULL, NULL },
+    { "--names", "ckr_open_desc.names", NULL, NULL },
+    { "--optimizer", "ckr_open_desc.optimizer", NULL, NULL },
+    { "--vocab", "ckr_open_desc.vocab", NULL, NULL },
+    { "--vpp", "option vpp", NULL, NULL },
+    { "--heads", "option heads", NULL, NULL },
+    { "--kv-heads", "option kv_heads", NULL, NULL },
+    { "--fsdp-size", "option fsdp_size", NULL, NULL },
+    { "--to-version", "option to_version", NULL, NULL },
+    { "--max-shard-bytes", "option max_shard_bytes", NULL, NULL },
+    { "--data", "option data", NULL, NULL },
+    { "--micro-batch", "option micro_batch", NULL, NULL },
+    { "--seq-len", "option seq_len", NULL, NULL }
+};
+
+static bool ckr__is_flag_char(int ch)
+{
+    return (ch >= 'a' && ch <= 'z') || ch == '-';
+}
+
+/* The row of the flag at `p`, which ends there; -1: it is no flag of the tool's. */
+static int ckr__field_at(const char *p)
+{
+    for (size_t i = 0; i < sizeof ckr__fields / sizeof *ckr__fields; i++) {
+        const size_t n = strlen(ckr__fields[i].flag);
+        if (!strncmp(p, ckr__fields[i].flag, n) && !ckr__is_flag_char(p[n])) return (int)i;
+    }
+    return -1;
+}
+
+/* The length of a value of row i at `p`, a word; 0: it is none. */
+static size_t ckr__field_value(int i, const char *p)
+{
+    const char *values = ckr__fields[i].values;
+    char word[16];
+    size_t n = 0;
+    while ((p[n] >= 'a' && p[n] <= 'z') || (p[n] >= '0' && p[n] <= '9')) n++;
+    if (!values || !n || n + 3 > sizeof word) return 0;
+    ckr__sprint(word, sizeof word, " %.*s ", (int)n, p);
+    return strstr(values, word) ? n : 0;
+}
+
+/* The values that follow a flag in C: "splice or stretch", "optimizer,groups". Returns what is
+   left of the text. */
+static const char *ckr__field_values(int i, const char *p, ckr__text *out)
+{
+    const char *prefix = ckr__fields[i].prefix;
+    for (size_t n = ckr__field_value(i, p); n; n = ckr__field_value(i, p)) {
+        ckr__text_put(out, prefix, strlen(prefix));
+        for (; n; n--, p++)
+            if (*p >= 'a') ckr__text_put(out, &"ABCDEFGHIJKLMNOPQRSTUVWXYZ"[*p - 'a'], 1);
+        const size_t between = *p == ',' && p[1] != ' ' ? 1 : !strncmp(p, " or ", 4) ? 4 : 0;
+        if (!between || !ckr__field_value(i, p + between)) break;
+        ckr__text_put(out, between == 1 ? " | " : " or ", between == 1 ? 3 : 4);
+        p += between;
+    }
+    return p;
+}
+
+/* Does a value follow, or its place: N, FILE, KIND:... */
+static bool ckr__field_given(int i, const char *p)
+{
+    const size_t n = strcspn(p, " ,;.");
+    return ckr__field_value(i, p) || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') ||
+           memchr(p, ':', n) || !strcmp(ckr__fields[i].flag, "--to") ||
+           !strcmp(ckr__fields[i].flag, "--variant");
+}
+
+/* A text with fields for the tool's flags, into `size` bytes; what is too long is cut. */
+static const char *ckr__in_fields(const char *p, char *dst, size_t size)
+{
+    ckr__text out = { dst, size, 0 };
+    while (*p) {
+        const char *at = strstr(p, "--");
+        const int i = at ? ckr__field_at(at) : -1;
+        if (!at) at = p + strlen(p);
+        ckr__text_put(&out, p, (size_t)(at - p));
+        p = at;
+        if (i >= 0) {
+            const char *field = ckr__fields[i].field;
+            ckr__text_put(&out, field, strlen(field));
+            p += strlen(ckr__fields[i].flag);
+            if (*p == ' ' && ckr__field_given(i, p + 1)) {
+                ckr__text_put(&out, " = ", strcmp(field, "ckr_target.sets") ? 3 : 1);
+                p = ckr__field_values(i, p + 1, &out);
+            }
+        } else if (*p) {
+            for (; ckr__is_flag_char(*p); p++) ckr__text_put(&out, p, 1);
+        }
+    }
+    return dst;
+}
+
 /* Returns the class of the first failure, so that callers write `return ckr__fail(...)`. `fmt` says
    what was found and what was expected; NULL takes the item's own text. */
 CKR__PRINTF(6, 7)
@@ -2300,13 +2438,22 @@ static ckr_result ckr__fail(ckr_error *e, ckr_item item, const char *file, uint6
         } else {
             ckr__sprint(e->text, sizeof e->text, "%s", ckr__item_text[item]);
         }
+        if (!e->_flags && strstr(e->text, "--")) {
+            char own[sizeof e->text];
+            memcpy(own, e->text, sizeof own);
+            ckr__in_fields(own, e->text, sizeof e->text);
+        }
     }
     return e && e->code != CKR_OK ? e->code : ckr__item_class[item];
 }
 
 static ckr_result ckr__remedy(ckr_error *e, ckr_result r, const char *remedy)
 {
-    if (e && e->code == r && !e->remedy[0]) ckr__copy_tail(e->remedy, sizeof e->remedy, remedy);
+    char own[512];
+    if (!e || e->code != r || e->remedy[0]) return r;
+    if (remedy && !e->_flags && strstr(remedy, "--"))
+        remedy = ckr__in_fields(remedy, own, sizeof own);
+    ckr__copy_tail(e->remedy, sizeof e->remedy, remedy);
     return r;
 }
 
@@ -2470,6 +2617,7 @@ static void ckr__error_reset(ckr__ctx *c)
 {
     memset(c->err, 0, sizeof *c->err);
     c->err->offset = CKR_NO_OFFSET;
+    c->err->_flags = c->env.flags;
 }
 
 /* Neither an error so far nor an entry that refuses. */
@@ -3706,6 +3854,7 @@ static ckr_result ckr__stat_told(ckr__ctx *c, ckr_result r)
     if (!sys || r == CKR_E_NOMEM || r == CKR_E_IO) return r;
     memset(c->err, 0, sizeof *c->err);
     c->err->offset = CKR_NO_OFFSET;
+    c->err->_flags = c->env.flags;
     return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, c->stat_path, sys);
 }
 
@@ -3988,15 +4137,16 @@ static void ckr__ctx_enter(ckr__ctx *c, ckr_error *err)
     c->err = err ? err : &c->own_err;
     memset(c->err, 0, sizeof *c->err);
     c->err->offset = CKR_NO_OFFSET;
+    c->err->_flags = c->env.flags;
 }
 
 static ckr_result ckr__ctx_init(ckr__ctx *c, const ckr_env *env, const ckr_limits *limits,
                                 ckr_error *err)
 {
     memset(c, 0, sizeof *c);
+    if (env) c->env = *env;
     ckr__ctx_enter(c, err);
     c->seed = ckr__hash_bytes(&c, sizeof c);      /* where the system put it: no file can know */
-    if (env) c->env = *env;
     if (limits) c->limits = *limits;
     if (!c->env.alloc.alloc_fn != !c->env.alloc.free_fn)
         return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "env.alloc",
@@ -22044,18 +22194,25 @@ static ckr_piece *ckr__piece_add(ckr__ctx *c, ckr_tensor *t, uint32_t n_dims, in
 /* An entry in the report of the context's object; the strings are copied, all but code and reason
    may be NULL. Returns what has stopped the call before, or stops it now, for who is done: nobody
    else need ask. */
+/* A text in the words of who asks. */
+static const char *ckr__said_in(const ckr__ctx *c, const char *text, char own[1024])
+{
+    return text && !c->env.flags && strstr(text, "--") ? ckr__in_fields(text, own, 1024) : text;
+}
+
 static ckr_result ckr__say(ckr__ctx *c, const char *code, ckr_severity severity,
                            const char *subject, const char *was, const char *now,
                            const char *reason, const char *remedy)
 {
     ckr_note *e = CKR__PUSH(ckr_note, c, *c->notes, *c->n_notes);
+    char own[1024];
     e->code = code;
     e->severity = severity;
     e->subject = ckr__strdup(c, subject);
     e->old_value = ckr__strdup(c, was);
     e->new_value = ckr__strdup(c, now);
-    e->reason = ckr__strdup(c, reason);
-    e->remedy = ckr__strdup(c, remedy);
+    e->reason = ckr__strdup(c, ckr__said_in(c, reason, own));
+    e->remedy = ckr__strdup(c, ckr__said_in(c, remedy, own));
     if (severity == CKR_ERROR) c->refused = true;
     return c->err->code;
 }
@@ -28200,6 +28357,7 @@ static ckr_result ckr__crew_small(ckr__crew *w, ckr__ctx *c, const ckr__ctx *src
         l->src = src;
         l->other = other;
         l->err.offset = CKR_NO_OFFSET;
+        l->err._flags = c->env.flags;
         l->tables = w->tables;
         l->block_file[0] = l->block_file[1] = CKR_NO_FILE;
         l->temp = (uint8_t *)ckr__heap_alloc(c, 2 * (size_t)CKR__RUN_PART);

@@ -714,7 +714,7 @@ static void outputs(void)
     memio_put(&mem, OUT, "there", 5);
     bad_is(ckr_plan_write(p, OUT, NULL, &err), &err, "exists",
            bad(CKR_ITEM_OUTPUT_EXISTS, OUT, NOWHERE, ""));
-    CHECK(strstr(err.remedy, "--force"));
+    CHECK(strstr(err.remedy, "ckr_target.force"));
     bad_is(ckr_plan_write(p, STEP "out", NULL, &err), &err, "inside",
            bad(CKR_ITEM_OUTPUT_INSIDE, STEP "out", NOWHERE, ""));
     bad_is(ckr_plan_write(p, "/w/none/out", NULL, &err), &err, "no parent",

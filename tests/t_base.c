@@ -468,6 +468,41 @@ static void odd_keys(void)
     CHECK(ckr__key_hash(&a, 1, &cost) != ckr__key_hash(&b, 1, &cost));
 }
 
+/* What a report says to the tool's user, and to a program in C. */
+static void words_of_who_asks(void)
+{
+    static const char *const rows[][2] = {
+        { "--lr-policy splice or stretch avoids the jump; --lr-policy target or --max-lr-jump R "
+          "accepts it",
+          "ckr_target.lr_policy = CKR_LR_SPLICE or CKR_LR_STRETCH avoids the jump; "
+          "ckr_target.lr_policy = CKR_LR_TARGET or ckr_target.max_lr_jump = R accepts it" },
+        { "leave it out: --without optimizer,groups",
+          "leave it out: ckr_target.without = CKR_OPTIMIZER | CKR_GROUPS" },
+        { "take a smaller --pp, or --zero 0",
+          "take a smaller ckr_target.topology.pp, or ckr_target.topology.zero = CKR_ZERO_OFF" },
+        { "describe it with --schedule torchtitan:steps=N", "describe it with "
+          "ckr_open_desc.schedule = torchtitan:steps=N" },
+        { "--set total_steps=N gives it more updates",
+          "ckr_target.sets total_steps=N gives it more updates" },
+        { "--names FILE: all parameters", "ckr_open_desc.names: all parameters" },
+        { "take --vpp 1; --no-load-optim is the framework's, --to-do is nobody's",
+          "take option vpp = 1; --no-load-optim is the framework's, --to-do is nobody's" },
+        { "--to dcp and --mode continue, a--b --",
+          "ckr_target.dialect = dcp and ckr_target.mode = CKR_MODE_CONTINUE, a--b --" },
+        { "--zero 1 or --strict or --mode", "ckr_target.topology.zero = 1 or ckr_target.strict or "
+          "ckr_target.mode" }
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int flags = 0; flags < 2; flags++) {
+            ckr_error e = CKR_ZERO;
+            e._flags = flags != 0;
+            ckr__fail(&e, CKR_ITEM_ARG, NULL, 0, NULL, "%s", rows[i][0]);
+            CHECK_STR(e.text, rows[i][!flags]);
+            ckr__remedy(&e, CKR_E_ARG, rows[i][0]);
+            CHECK_STR(e.remedy, rows[i][!flags]);
+        }
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -492,5 +527,6 @@ int main(int argc, char **argv)
     RUN(threads_each_once);
     RUN(context_contract);
     RUN(odd_keys);
+    RUN(words_of_who_asks);
     return t_end();
 }

@@ -191,7 +191,8 @@ static void stage(void)
     p = plan_of(c, to_dp(3, 1));
     CHECK(p && ckr_plan_info(p)->verdict == CKR_VERDICT_REFUSED &&
           note_in(p, "CKR_E_LLMC_ZERO_UNEVEN") &&
-          !strcmp(note_in(p, "CKR_E_LLMC_ZERO_UNEVEN")->remedy, "--zero 0"));
+          !strcmp(note_in(p, "CKR_E_LLMC_ZERO_UNEVEN")->remedy,
+                  "ckr_target.topology.zero = CKR_ZERO_OFF"));
     if (p) bad_seen[CKR_ITEM_LLMC_ZERO_UNEVEN] = true;
     ckr_plan_free(p);
     ckr_ckpt_close(c);

@@ -1303,7 +1303,7 @@ static void whole_iterations(void)
     p = c ? plan_of(c, &t) : NULL;
     if (p) {
         const ckr_note *n = note_on(ckr_plan_info(p), "CKR_E_SCHEDULE_HOLD", NULL);
-        if (CHECK(n && n->severity == CKR_ERROR)) CHECK_STR(n->remedy, "--set decay_steps=11");
+        if (CHECK(n && n->severity == CKR_ERROR)) CHECK_STR(n->remedy, "ckr_target.sets decay_steps=11");
     }
     ckr_plan_free(p);
     ckr_ckpt_close(c);
@@ -1345,7 +1345,8 @@ static void last_part(void)
     same_curve("w/wsd", &t, "--train-iters 20");               /* it was to end with the decay  */
     t.lr_policy = CKR_LR_STRETCH;
     cannot_hold("w/wsd", &t, "the last part's decay is 5.6 iterations",
-                "--set total_steps=21 stretches it to 6; --lr-policy target keeps its 4");
+                "ckr_target.sets total_steps=21 stretches it to 6; ckr_target.lr_policy = "
+                "CKR_LR_TARGET keeps its 4");
     total.value = "21";
     same_curve("w/wsd", &t, "--lr-decay-iters 21 --lr-decay-style WSD --lr-wsd-decay-style "
                             "minus_sqrt --lr-wsd-decay-iters 6");
@@ -1354,7 +1355,7 @@ static void last_part(void)
     t.rewarm_steps = 6;
     same_curve("w/wsd", &t, "--lr 0.001 --min-lr 0.0003 --lr-warmup-iters 6 --lr-decay-iters 10");
     t.rewarm_steps = 7;                        /* into the last part                           */
-    cannot_hold("w/wsd", &t, "the level part of WSD", "--lr-policy target");
+    cannot_hold("w/wsd", &t, "the level part of WSD", "lr_policy = CKR_LR_TARGET");
     memio_remove(&disk, "w/wsd");
     t.sets = NULL;
     t.n_sets = 0;
@@ -1368,7 +1369,7 @@ static void last_part(void)
                              "--lr-decay-style constant");
     t.schedule = "torch:LambdaLR";
     t.lr_policy = CKR_LR_TARGET;
-    cannot_hold("legacy", &t, "megatron's schedules only", "--to-schedule megatron:");
+    cannot_hold("legacy", &t, "megatron's schedules only", "ckr_target.schedule = megatron:");
 }
 
 /* A run that was resumed with --override-opt_param-scheduler has saved another LR in its arguments

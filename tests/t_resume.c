@@ -390,10 +390,10 @@ static void unknown_curves(void)
 {
     static const struct { const char *path, *ask, *remedy; } x[] = {
         { "/w/torch/lambda.pt", "total_steps=100 @splice",
-          "--schedule transformers:cosine,num_warmup_steps=W,num_training_steps=N" },
+          "schedule = transformers:cosine,num_warmup_steps=W,num_training_steps=N" },
         { "/w/titan", "total_steps=100 @splice",
-          "--schedule torchtitan:steps=N,warmup_steps=W,decay_type=linear,min_lr_factor=F" },
-        { "/w/torch/plain.pt", "total_steps=100", "--schedule KIND:key=value" },
+          "schedule = torchtitan:steps=N,warmup_steps=W,decay_type=linear,min_lr_factor=F" },
+        { "/w/torch/plain.pt", "total_steps=100", "schedule = KIND:key=value" },
         { "/w/torch/cosine.pt", "foo=1", "keys: lr min_lr" },
         { "/w/torch/cosine.pt", "9.weight_decay=1", "by its number" },
     };
@@ -599,7 +599,7 @@ static void ends_early(void)
     ask(&j, "total_steps=60");
     if (c && decide(&j, c, false)) {
         n = note(&j, "CKR_W_LR_ENDS_EARLY");
-        CHECK(n && n->remedy && strstr(n->remedy, "--set decay_steps=56 ") != NULL);
+        CHECK(n && n->remedy && strstr(n->remedy, "ckr_target.sets decay_steps=56 ") != NULL);
         CHECK_INT(ckr_schedule_end(j.f->after), 22);
         CHECK_INT(ckr_schedule_run_end(j.f->after), 60);
         CHECK_INT(ckr_schedule_run_end(j.f->before), 25);
@@ -839,12 +839,12 @@ static void never_guessed(const char *path, const char *told, const char *remedy
 
 static void unknown_clocks(void)
 {
-    never_guessed("/w/torch/pair.pt", NULL, "--schedule");
-    never_guessed("/w/torch/own.pt", NULL, "--schedule");
-    never_guessed("/w/torch/bare.pt", NULL, "--schedule");
+    never_guessed("/w/torch/pair.pt", NULL, "ckr_open_desc.schedule");
+    never_guessed("/w/torch/own.pt", NULL, "ckr_open_desc.schedule");
+    never_guessed("/w/torch/bare.pt", NULL, "ckr_open_desc.schedule");
     never_guessed("/w/torch/per_epoch.pt",
                   "torch:StepLR,step_size=2,gamma=0.5,updates_per_step=10",
-                  "--schedule torch:StepLR,step_size=2,gamma=0.5,updates_per_step=N");
+                  "schedule = torch:StepLR,step_size=2,gamma=0.5,updates_per_step=N");
 }
 
 /* Told for a file without a scheduler's state: where the coming run's begins is not known. */

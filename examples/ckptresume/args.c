@@ -622,6 +622,7 @@ int run(job *j, int argc, char **argv)
     j->env.progress_fn = progress_hook;
     j->env.log_fn = log_hook;
     j->env.user = j;
+    j->env.flags = true;
     code = run_verb(j);
     if (argc > 1 || code != CODE_DONE) return code;
     return CODE_USAGE;
