@@ -1303,7 +1303,8 @@ static void whole_iterations(void)
     p = c ? plan_of(c, &t) : NULL;
     if (p) {
         const ckr_note *n = note_on(ckr_plan_info(p), "CKR_E_SCHEDULE_HOLD", NULL);
-        if (CHECK(n && n->severity == CKR_ERROR)) CHECK_STR(n->remedy, "ckr_target.sets decay_steps=11");
+        if (CHECK(n && n->severity == CKR_ERROR))
+            CHECK_STR(n->remedy, "ckr_target.sets decay_steps=11");
     }
     ckr_plan_free(p);
     ckr_ckpt_close(c);
