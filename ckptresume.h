@@ -2782,8 +2782,10 @@ static void *ckr__push(ckr__ctx *c, void *list, uint64_t *n, size_t size, uint64
 
 static const char *ckr__strndup(ckr__ctx *c, const char *s, size_t n)
 {
-    char *p = (char *)ckr__arena(c, n + 1);
-    if (p && n) memcpy(p, s, n);
+    char *p = (char *)ckr__arena_raw(c, n + 1);
+    if (!p) return NULL;
+    if (n) memcpy(p, s, n);
+    p[n] = 0;
     return p;
 }
 
@@ -28935,8 +28937,10 @@ static ckr__gm_class *ckr__gm_class_of(ckr__gm *m, const ckr_node *hyper, bool o
     const uint64_t count = ckr__dict_n(hyper);
     const char *text;
     m->text.size = 0;
-    for (uint64_t i = 0; i < count; i++)
-        if (m->row[i]) ckr__buf_put(&m->text, &m->row[i], sizeof m->row[i]);
+    for (uint64_t i = 0, end; i < count; i = end + 1) {        /* those that are, in one piece */
+        for (end = i; end < count && m->row[end]; end++) {}
+        ckr__buf_put(&m->text, m->row + i, (size_t)(end - i) * sizeof *m->row);
+    }
     ckr__buf_u8(&m->text, odd);
     if (m->text.failed) return NULL;
     uint64_t at = ckr__map_intern(&m->seen, m->text.data, m->text.size, m->n_classes, &text);
@@ -29008,7 +29012,8 @@ static void ckr__gm_classes(ckr__gm *m)
                         NULL, "a field whose name is no string is left out", NULL);
         if (old) m->old[g].k = k;
         else m->wish[g] = k;
-        if (old && ckr__gm_get(k, CKR__K_INITIAL_LR)->node) m->any_initial = true;
+        if (old && !m->any_initial)
+            m->any_initial = ckr__gm_get(k, CKR__K_INITIAL_LR)->node != NULL;
     }
 }
 
@@ -29382,11 +29387,13 @@ static ckr__gm_value ckr__gm_cycled_betas(ckr__gm *m, const ckr_node *have,
 static void ckr__gm_decide(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *want)
 {
     const ckr__gm_value *have = ckr__gm_first(k);
-    const bool cycled = ckr__gm_has(m, CKR__K_MAX_MOMENTUM) || ckr__gm_has(m, CKR__K_BASE_MOMENTUM);
+    const bool momentum = k == &m->key[CKR__K_MOMENTUM],
+               cycled = (momentum || k == &m->key[CKR__K_BETAS]) &&
+                        (ckr__gm_has(m, CKR__K_MAX_MOMENTUM) ||
+                         ckr__gm_has(m, CKR__K_BASE_MOMENTUM));
     ckr__gm_value betas;
-    if (have->node && (k->kind == CKR__F_CLOCK || (cycled && k == &m->key[CKR__K_MOMENTUM])))
-        want = &ckr__gm_absent;
-    if (cycled && k == &m->key[CKR__K_BETAS] && k->n == 1 && want->node) {
+    if (have->node && (k->kind == CKR__F_CLOCK || (cycled && momentum))) want = &ckr__gm_absent;
+    if (cycled && !momentum && k->n == 1 && want->node) {
         betas = ckr__gm_cycled_betas(m, have->node, want);
         want = &betas;
     }
@@ -29565,7 +29572,7 @@ static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr
         if (!done) return;
         ckr__gm_settle(m, m->wish[group], done);
         out->hyper = done->hyper;
-        done->rep = ckr__gm_rep(m, pool, &done->base);
+        if (pool != &m->some) done->rep = ckr__gm_rep(m, pool, &done->base);
     }
     *from = pool == &m->some ? ckr__gm_rep(m, pool, &done->base) : done->rep;
 }
