@@ -43,6 +43,14 @@ build/ckptresume.o: ckptresume.h
 ckptresume: build/ckptresume.o examples/ckptresume/*.[ch]
 	$(BUILD) -DCKPTRESUME_IMPLEMENTED $(LDFLAGS) examples/ckptresume/*.c build/ckptresume.o -o $@ $(LDLIBS)
 
+# what other languages load: examples/ckptresume.py. Only what the header declares is seen from outside
+lib: ckptresume.h
+	@mkdir -p build; printf '%s\n' '#define CKPTRESUME_IMPLEMENTATION' '#include "ckptresume.h"' > build/lib.c
+	@case $$(uname -s) in Darwin) name=libckptresume.0.dylib; how="-dynamiclib -install_name $$name" ;; \
+	    *) name=libckptresume.so.0; how="-shared -Wl,-soname,$$name" ;; esac; \
+	echo "$(CC) $$how: build/$$name"; $(BUILD) -fPIC -fvisibility=hidden $$how \
+	    '-DCKR_API=extern __attribute__((visibility("default")))' $(LDFLAGS) build/lib.c -o build/$$name $(LDLIBS)
+
 # every examples/*.c, into build/examples; mpi.c only where there is an mpicc
 examples: build/ckptresume.o
 	@mkdir -p build/examples; for f in examples/*.c; do \
@@ -167,6 +175,9 @@ install: ckptresume
 	cp ckptresume.h "$(DESTDIR)$(PREFIX)/include/"
 	if [ -f ckptresume_cuda.cuh ]; then cp ckptresume_cuda.cuh "$(DESTDIR)$(PREFIX)/include/"; fi
 	cp ckptresume "$(DESTDIR)$(PREFIX)/bin/"
+	for f in build/libckptresume.so.0 build/libckptresume.0.dylib; do if [ -f $$f ]; then \
+	    cp $$f "$(DESTDIR)$(PREFIX)/lib/"; n=$$(basename $$f); \
+	    ln -sf $$n "$(DESTDIR)$(PREFIX)/lib/$$(echo $$n | sed 's/\.0//')"; fi; done
 	@# of a tool that runs here; one that was built for another machine has its help there
 	if ./ckptresume version > /dev/null 2>&1; then cd "$(DESTDIR)$(PREFIX)" && \
 	    mkdir -p share/man/man1 share/bash-completion/completions share/zsh/site-functions && \
@@ -181,6 +192,7 @@ install: ckptresume
 
 uninstall:
 	cd "$(DESTDIR)$(PREFIX)" && rm -f include/ckptresume.h include/ckptresume_cuda.cuh bin/ckptresume \
+	    lib/libckptresume.so.0 lib/libckptresume.so lib/libckptresume.0.dylib lib/libckptresume.dylib \
 	    lib/pkgconfig/ckptresume.pc share/man/man1/ckptresume.1 \
 	    share/bash-completion/completions/ckptresume share/zsh/site-functions/_ckptresume
 
@@ -205,10 +217,11 @@ help:
 	@echo "make hygiene      text rules, function lengths, compile matrix, names, compile times (needs python3)"
 	@echo "make matrix       only the compile matrix; make names: only the names check"
 	@echo "make bench        speed and memory, as ratios in the same run"
+	@echo "make lib          build/libckptresume.so.0, for other languages (examples/ckptresume.py); make install takes it"
 	@echo "make install      header, tool, manual page, completions, .pc file: PREFIX=/usr/local, DESTDIR; uninstall"
 	@echo "make clean        removes build/ and ./ckptresume"
 	@echo "variables: CC CFLAGS WARN CLANG PYTHON JOBS"
 
-.PHONY: all examples demo test test-windows cuda cuda11 test-cuda bench-cuda interop sanitize flags valgrind fuzz fuzz-replay bench hygiene matrix names \
+.PHONY: all lib examples demo test test-windows cuda cuda11 test-cuda bench-cuda interop sanitize flags valgrind fuzz fuzz-replay bench hygiene matrix names \
         test-s390x test-aarch64 test-i686 test-musl \
         install uninstall clean help
