@@ -1419,15 +1419,26 @@ CKR_API void       ckr_report_free(ckr_report *r);
 typedef struct ckr_tensor_diff {
     const char *name, *slot;
     int         where;                 /* -1 only in a, 1 only in b, 0 in both but different */
-    uint64_t    n_elements;            /* different ones; shape or dtype: all              */
-    double      max_abs;               /* complex: of the difference's modulus             */
-    uint64_t    max_ulp;               /* CKR_NO_ULP: no float16, bfloat16, float32, float64 */
+    uint64_t    n_elements;            /* different ones; of another shape, or not there: all */
+    double      max_abs;               /* complex: of the difference's modulus. NaN: of a NaN and
+                                          another value, or of what was not compared         */
+    uint64_t    max_ulp;               /* steps from one float to the next, over 0 where the signs
+                                          differ; CKR_NO_ULP: in no dtype of both sides, or
+                                          none of float16, bfloat16, float32, float64        */
+    const ckr_tensor *a, *b;           /* dtypes and shapes; NULL: not there. Of the checkpoints */
+    ckr_dtype   as;                    /* both were cast to it and compared; of two dtypes it is
+                                          the narrower, or float64; NONE: were not compared  */
+    uint64_t    n_signs;               /* of the different ones, those with another sign     */
+    uint64_t    worst;                 /* the first element with max_abs, row-major: its values */
+    double      worst_a, worst_b;
 } ckr_tensor_diff;
 typedef struct ckr_diff {
-    const ckr_tensor_diff *tensors;
+    const ckr_tensor_diff *tensors;    /* dtypes differ: also where n_elements is 0          */
     uint64_t n_tensors;
     const ckr_note *others;            /* CKR_CHANGED: differs; CKR_APPROX: was not compared */
     uint64_t n_others;
+    uint32_t both, one;                /* bits CKR_PARAMS..CKR_DATA: what both have; what only one
+                                          has. The rest neither has, so that nothing is said of it */
 } ckr_diff;
 CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff **out,
                                  ckr_error *err);
@@ -27972,6 +27983,14 @@ static bool ckr__box_meet(uint32_t n, const int64_t *s1, const int64_t *c1, cons
     return true;
 }
 
+/* How far two tensors are apart; of elements that are as far, the first is the worst. */
+typedef struct ckr__apart {
+    uint64_t n_differ, n_signs, max_ulp;
+    double   max_abs;          /* NaN: of one with a NaN                                 */
+    uint64_t at;               /* the worst element, row-major; its two values           */
+    double   worst[2];
+} ckr__apart;
+
 /* What a worker owns: scratch, digest sums of every tensor, its error. */
 typedef struct ckr__lane {
     const ckr__ctx *src, *other;   /* of pa and pb                                      */
@@ -27988,9 +28007,9 @@ typedef struct ckr__lane {
     uint64_t   window_at;      /* of the destination from window_at on                  */
     /* of comparisons */
     bool       either;         /* a cast may have rounded up or down                    */
-    uint64_t   n_differ;
-    double     max_abs;
-    uint64_t   max_ulp;
+    ckr_dtype  dtype_b, as;    /* of the second tensor, and what both are cast to; NONE: as the
+                                  first one, as the second one is stored                */
+    ckr__apart apart;
 } ckr__lane;
 
 /* How far behind p the first place is that lies to a line of cache as `at` does in its file. To any
@@ -28170,15 +28189,19 @@ static uint64_t ckr__host_word(const uint8_t *p, size_t n)
     return v;
 }
 
-/* Distance of two equally typed floats in units in the last place, saturating. */
-static uint64_t ckr__ulp_distance(ckr_dtype t, const uint8_t *x, const uint8_t *y)
+/* How many floats of n bytes there are from u to v, over 0 where their signs differ. */
+static uint64_t ckr__ulps(uint64_t u, uint64_t v, size_t n)
 {
-    const size_t n = ckr_dtype_size(t);
     const uint64_t top = (uint64_t)1 << (8 * n - 1);
-    uint64_t u = ckr__host_word(x, n), v = ckr__host_word(y, n);
     u = u & top ? top - (u - top) : u + top;
     v = v & top ? top - (v - top) : v + top;
     return u > v ? u - v : v - u;
+}
+
+static uint64_t ckr__ulp_distance(ckr_dtype t, const uint8_t *x, const uint8_t *y)
+{
+    const size_t n = ckr_dtype_size(t);
+    return ckr__ulps(ckr__host_word(x, n), ckr__host_word(y, n), n);
 }
 
 /* The modulus of the difference of two elements. */
@@ -28202,16 +28225,76 @@ static double ckr__distance(ckr_dtype t, const uint8_t *x, const uint8_t *y)
     return (double)((t == CKR_DTYPE_I64 ? i > k : u > v) ? u - v : v - u);
 }
 
-static void ckr__compare_elements(ckr__lane *w, ckr_dtype t, const uint8_t *x, const uint8_t *y,
-                                  uint64_t n)
+/* Is the worst so far passed by the element `at`, which is d from the other one? */
+static bool ckr__farther(const ckr__apart *x, double d, uint64_t at)
+{
+    const double most = x->max_abs;
+    if (d < most || (most != most && d == d)) return false;
+    return d > most || (d != d && most == most) || at < x->at;
+}
+
+static void ckr__apart_merge(ckr__apart *to, const ckr__apart *from)
+{
+    const ckr__apart old = *to;
+    if (!from->n_differ) return;
+    if (!old.n_differ || ckr__farther(&old, from->max_abs, from->at)) *to = *from;
+    to->n_differ = old.n_differ + from->n_differ;
+    to->n_signs = old.n_signs + from->n_signs;
+    to->max_ulp = old.max_ulp > from->max_ulp ? old.max_ulp : from->max_ulp;
+}
+
+/* One element, the `at`th of its tensor, that is d from the other one. */
+static void ckr__apart_add(ckr__apart *x, ckr_dtype t, const uint8_t *p, const uint8_t *q, double d,
+                           uint64_t at)
+{
+    if (x->n_differ++ && !ckr__farther(x, d, at)) return;
+    x->max_abs = d;
+    x->at = at;
+    x->worst[0] = ckr__load_f64(t, p);
+    x->worst[1] = ckr__load_f64(t, q);
+}
+
+/* Floats of 32 bits and their upper halves, of which there are most. */
+static void ckr__compare_floats(ckr__apart *w, ckr_dtype t, const uint8_t *x, const uint8_t *y,
+                                uint64_t n, uint64_t at)
+{
+    const size_t e = t == CKR_DTYPE_F32 ? 4 : 2;
+    for (uint64_t i = 0; i < n; i++, x += e, y += e) {
+        uint32_t u, v;
+        if (e == 4) {
+            memcpy(&u, x, 4);
+            memcpy(&v, y, 4);
+        } else {
+            uint16_t h[2];
+            memcpy(&h[0], x, 2);
+            memcpy(&h[1], y, 2);
+            u = (uint32_t)h[0] << 16;
+            v = (uint32_t)h[1] << 16;
+        }
+        if (u == v) continue;
+        const uint64_t ulp = ckr__ulps(u, v, 4) >> (e == 4 ? 0 : 16);
+        ckr__apart_add(w, t, x, y, fabs((double)ckr__f32_of_bits(u) - (double)ckr__f32_of_bits(v)),
+                       at + i);
+        w->n_signs += (u ^ v) >> 31;
+        if (ulp > w->max_ulp) w->max_ulp = ulp;
+    }
+}
+
+static void ckr__compare_elements(ckr__apart *w, ckr_dtype t, const uint8_t *x, const uint8_t *y,
+                                  uint64_t n, uint64_t at)
 {
     const size_t e = ckr_dtype_size(t);
+    const bool floats = ckr__is_float(t);
+    if (t == CKR_DTYPE_F32 || t == CKR_DTYPE_BF16) {
+        ckr__compare_floats(w, t, x, y, n, at);
+        return;
+    }
     for (uint64_t i = 0; i < n; i++, x += e, y += e) {
         if (!memcmp(x, y, e)) continue;
-        w->n_differ++;
-        double d = ckr__distance(t, x, y);
-        if (d > w->max_abs || !(d <= DBL_MAX)) w->max_abs = d;
-        uint64_t ulp = ckr__is_float(t) ? ckr__ulp_distance(t, x, y) : 0;
+        const uint64_t ulp = floats ? ckr__ulp_distance(t, x, y) : 0;
+        ckr__apart_add(w, t, x, y, ckr__distance(t, x, y), at + i);
+        w->n_signs += signbit(ckr__load_f64(t, x)) ? !signbit(ckr__load_f64(t, y))
+                                                   : signbit(ckr__load_f64(t, y)) != 0;
         if (ulp > w->max_ulp) w->max_ulp = ulp;
     }
 }
@@ -28222,50 +28305,57 @@ static void ckr__compare_either(ckr__lane *w, const uint8_t *x, const uint8_t *y
 {
     for (; n > 0; n--, x += 4, y += 2) {
         const uint64_t a = ckr__host_word(x, 4), b = ckr__host_word(y, 2);
-        if (b != a >> 16 && (!(a & 0xffff) || b != (a >> 16) + 1)) w->n_differ++;
+        if (b != a >> 16 && (!(a & 0xffff) || b != (a >> 16) + 1)) w->apart.n_differ++;
     }
 }
 
-/* What is stored wider than its tensor is compared as the tensor has it. */
-static const uint8_t *ckr__run_narrow(const ckr__op *op, ckr_dtype *t, const uint8_t *s, int64_t n,
-                                      uint8_t *into)
+/* What a piece is compared as: one that is stored wider than its tensor as the tensor has it. */
+static ckr_dtype ckr__narrower(ckr_dtype stored, ckr_dtype logical)
 {
-    const ckr_dtype to = op->tensor->dtype;
-    if (!s || ckr_dtype_size(to) >= ckr_dtype_size(*t)) return s;
-    ckr__convert(to, into, *t, s, (uint64_t)n);
-    *t = to;
-    return into;
+    return ckr_dtype_size(logical) < ckr_dtype_size(stored) ? logical : stored;
 }
 
-/* A run of n elements of a, cast to b's dtype where they differ, against b. */
-static bool ckr__run_compare(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t b, int64_t n)
+/* Elements as they are compared, by way of what their tensor has; `room`: CKR__RUN_PART bytes. */
+static const uint8_t *ckr__run_as(ckr_dtype stored, ckr_dtype logical, ckr_dtype as,
+                                  const uint8_t *s, int64_t n, uint8_t *room)
 {
-    const uint64_t ea = ckr_dtype_size(op->pa->dtype), eb = ckr_dtype_size(op->pb->dtype);
-    const uint64_t half = CKR__RUN_PART / 2;
+    const ckr_dtype t = ckr__narrower(stored, logical);
+    if (s && t != stored) {
+        ckr__convert(t, room, stored, s, (uint64_t)n);
+        s = room;
+    }
+    if (!s || t == as) return s;
+    ckr__convert(as, room + CKR__RUN_PART / 2, t, s, (uint64_t)n);
+    return room + CKR__RUN_PART / 2;
+}
+
+/* A run of n elements of a, from the tensor's byte l on, against b. */
+static bool ckr__run_compare(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t b, uint64_t l,
+                             int64_t n)
+{
+    const ckr_dtype ta = op->pa->dtype, tb = op->pb->dtype, la = op->tensor->dtype,
+                    lb = w->dtype_b ? w->dtype_b : la, as = w->as ? w->as : ckr__narrower(tb, lb);
+    const uint64_t ea = ckr_dtype_size(ta), eb = ckr_dtype_size(tb), ec = ckr_dtype_size(as),
+                   most = ea > eb ? ea : eb;
+    const bool either = w->either && ckr__narrower(ta, la) == CKR_DTYPE_F32 &&
+                        as == CKR_DTYPE_BF16;
+    uint64_t at = l / ckr_dtype_size(op->logical);
     while (n > 0) {
-        int64_t part = ckr__min_i64(n, (int64_t)(half / (ea > eb ? ea : eb)));
-        ckr_dtype ta = op->pa->dtype, tb = op->pb->dtype;
+        int64_t part = ckr__min_i64(n, (int64_t)(CKR__RUN_PART / 2 / (most > ec ? most : ec)));
         const uint8_t *x =
             ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea, (uint64_t)n * ea);
         const uint8_t *y =
             ckr__fetch_native(w, 1, op->pb, b, (uint64_t)part * eb, (uint64_t)n * eb);
-        x = ckr__run_narrow(op, &ta, x, part, w->temp);
-        y = ckr__run_narrow(op, &tb, y, part, w->temp + CKR__RUN_PART + half);
+        x = ckr__run_as(ta, la, either ? CKR_DTYPE_F32 : as, x, part, w->temp);
+        y = ckr__run_as(tb, lb, as, y, part, w->temp + CKR__RUN_PART);
         if (!x || !y) return false;
-        if (w->either && ta == CKR_DTYPE_F32 && tb == CKR_DTYPE_BF16) {
-            ckr__compare_either(w, x, y, (uint64_t)part);
-        } else {
-            if (ta != tb) {
-                uint8_t *cast = w->temp + half;
-                ckr__convert(tb, cast, ta, x, (uint64_t)part);
-                x = cast;
-            }
-            if (memcmp(x, y, (size_t)part * ckr_dtype_size(tb)) != 0)
-                ckr__compare_elements(w, tb, x, y, (uint64_t)part);
-        }
+        if (either) ckr__compare_either(w, x, y, (uint64_t)part);
+        else if (memcmp(x, y, (size_t)part * (size_t)ec) != 0)
+            ckr__compare_elements(&w->apart, as, x, y, (uint64_t)part, at);
         w->bytes_read += (uint64_t)part * (ea + eb);
         a += (uint64_t)part * ea;
         b += (uint64_t)part * eb;
+        at += (uint64_t)part;
         n -= part;
     }
     return true;
@@ -28285,7 +28375,8 @@ static bool ckr__op_walk(ckr__lane *w, const ckr__op *op, uint32_t axis, const u
         uint64_t n = ((end < w1 ? end : w1) - at[2]) / ed - skip;
         if (op->pb)
             return ckr__run_compare(w, op, at[0] + skip * ea,
-                                    at[1] + skip * ckr_dtype_size(op->pb->dtype), (int64_t)n);
+                                    at[1] + skip * ckr_dtype_size(op->pb->dtype),
+                                    at[3] + skip * ckr_dtype_size(op->logical), (int64_t)n);
         return ckr__run_copy(w, op, at[0] + skip * ea, at[3] + skip * ckr_dtype_size(op->logical),
                              dst ? dst + (at[2] + skip * ed - w0) : NULL, (int64_t)n);
     }
@@ -32191,21 +32282,24 @@ static ckr_result ckr__compare(ckr__ctx *c, ckr__crew *crew, const ckr_tensor *x
                                bool skip_x_replicas)
 {
     ckr__jobs jobs = CKR_ZERO;
-    for (uint32_t i = 0; i < crew->n; i++) {
-        crew->lanes[i].n_differ = crew->lanes[i].max_ulp = 0;
-        crew->lanes[i].max_abs = 0;
-    }
+    for (uint32_t i = 0; i < crew->n; i++)
+        memset(&crew->lanes[i].apart, 0, sizeof crew->lanes[i].apart);
     ckr__compare_ops(c, &jobs, x, px, nx, py, ny, skip_x_replicas);
     if (ckr__failed(c)) return c->err->code;
     if (!crew->aside) jobs.bytes = ckr__pieces_bytes(x, py, ny);
     return ckr__jobs_run(&jobs, crew);
 }
 
+static ckr__apart ckr__crew_apart(const ckr__crew *crew)
+{
+    ckr__apart all = CKR_ZERO;
+    for (uint32_t i = 0; i < crew->n; i++) ckr__apart_merge(&all, &crew->lanes[i].apart);
+    return all;
+}
+
 static uint64_t ckr__crew_differ(const ckr__crew *crew)
 {
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < crew->n; i++) n += crew->lanes[i].n_differ;
-    return n;
+    return ckr__crew_apart(crew).n_differ;
 }
 
 /* How many elements of piece i, where it is a copy, are not those of what it is a copy of. */
@@ -33735,43 +33829,82 @@ typedef struct ckr__differ {
     uint64_t         n_tensors;
     ckr_note        *others;
     uint64_t         n_others;
+    struct ckr__diff_field *fields;    /* of groups                                      */
+    uint64_t         n_fields;
+    ckr__map         met;
 } ckr__differ;
 
-static ckr_tensor_diff *ckr__diff_add(ckr__differ *d, const ckr_tensor *t, int where)
+static bool ckr__same_shape(const ckr_tensor *x, const ckr_tensor *y)
 {
-    ckr_tensor_diff *x = CKR__PUSH(ckr_tensor_diff, &d->c, d->tensors, d->n_tensors);
-    x->name = t->name;
-    x->slot = t->slot;
-    x->where = (where > 0) - (where < 0);
-    x->n_elements = (uint64_t)ckr__box_volume(t->n_dims, t->shape);
-    x->max_ulp = ckr__is_float(t->dtype) ? 0 : CKR_NO_ULP;
-    return x;
+    return x->n_dims == y->n_dims && !memcmp(x->shape, y->shape, x->n_dims * sizeof *x->shape);
 }
 
 static bool ckr__same_kind(const ckr_tensor *x, const ckr_tensor *y)
 {
-    return x->dtype == y->dtype && x->n_dims == y->n_dims &&
-           !memcmp(x->shape, y->shape, x->n_dims * sizeof *x->shape);
+    return x->dtype == y->dtype && ckr__same_shape(x, y);
+}
+
+/* Where one side has no such tensor, that one is NULL. */
+static ckr_tensor_diff *ckr__diff_add(ckr__differ *d, const ckr_tensor *a, const ckr_tensor *b)
+{
+    ckr_tensor_diff *x = CKR__PUSH(ckr_tensor_diff, &d->c, d->tensors, d->n_tensors);
+    const int64_t n = a ? ckr__box_volume(a->n_dims, a->shape) : 0;
+    x->name = (a ? a : b)->name;
+    x->slot = (a ? a : b)->slot;
+    x->where = a && b ? 0 : a ? -1 : 1;
+    x->n_elements =
+        (uint64_t)(b ? ckr__max_i64(n, ckr__box_volume(b->n_dims, b->shape)) : n);
+    x->max_abs = x->worst_a = x->worst_b = ckr__nan();
+    x->max_ulp = CKR_NO_ULP;
+    x->a = a;
+    x->b = b;
+    return x;
+}
+
+static bool ckr__has_values(ckr_dtype t)
+{
+    const uint8_t zero[16] = CKR_ZERO;
+    const double v = ckr__load_f64(t, zero);
+    return v == v;
+}
+
+/* What elements of two dtypes are compared as: the narrower one, where there is a cast to it. NONE:
+   they have no values in common. */
+static ckr_dtype ckr__diff_as(ckr_dtype x, ckr_dtype y)
+{
+    const size_t a = ckr_dtype_size(x), b = ckr_dtype_size(y);
+    if (x == y || (b > a && ckr__casts(y, x))) return x;
+    if (a > b && ckr__casts(x, y)) return y;
+    return ckr__has_values(x) && ckr__has_values(y) ? CKR_DTYPE_F64 : CKR_DTYPE_NONE;
 }
 
 static ckr_result ckr__diff_tensor(ckr__differ *d, ckr__crew *crew, const ckr_tensor *x,
                                    const ckr_tensor *y)
 {
-    ckr_result r;
-    if (!ckr__same_kind(x, y)) {
-        ckr__diff_add(d, x, 0);
-        return d->c.err->code;
+    const ckr_dtype as = ckr__same_shape(x, y) ? ckr__diff_as(x->dtype, y->dtype) : CKR_DTYPE_NONE;
+    ckr__apart by = CKR_ZERO;
+    if (as != CKR_DTYPE_NONE) {
+        for (uint32_t i = 0; i < crew->n; i++) {
+            crew->lanes[i].dtype_b = y->dtype;
+            crew->lanes[i].as = as;
+        }
+        ckr_result r = ckr__compare(&d->c, crew, x, x->pieces, x->n_pieces, y->pieces,
+                                    y->n_pieces, true);
+        if (r != CKR_OK) return r;
+        by = ckr__crew_apart(crew);
     }
-    r = ckr__compare(&d->c, crew, x, x->pieces, x->n_pieces, y->pieces, y->n_pieces, true);
-    uint64_t n = ckr__crew_differ(crew);
-    if (r != CKR_OK || !n) return r;
-    ckr_tensor_diff *out = ckr__diff_add(d, x, 0);
-    out->n_elements = n;
-    for (uint32_t i = 0; i < crew->n; i++) {
-        if (out->max_ulp != CKR_NO_ULP && crew->lanes[i].max_ulp > out->max_ulp)
-            out->max_ulp = crew->lanes[i].max_ulp;
-        if (crew->lanes[i].max_abs > out->max_abs || !(crew->lanes[i].max_abs <= DBL_MAX))
-            out->max_abs = crew->lanes[i].max_abs;
+    if (as != CKR_DTYPE_NONE && x->dtype == y->dtype && !by.n_differ) return d->c.err->code;
+    ckr_tensor_diff *out = ckr__diff_add(d, x, y);
+    if (as == CKR_DTYPE_NONE) return d->c.err->code;
+    out->as = as;
+    out->n_elements = by.n_differ;
+    out->n_signs = by.n_signs;
+    out->max_abs = by.max_abs;
+    if (ckr__is_float(as) && (as == x->dtype || as == y->dtype)) out->max_ulp = by.max_ulp;
+    out->worst = by.at;
+    if (by.n_differ) {
+        out->worst_a = by.worst[0];
+        out->worst_b = by.worst[1];
     }
     return d->c.err->code;
 }
@@ -33816,7 +33949,8 @@ static ckr_result ckr__diff_tensors(ckr__differ *d)
         if (order == 0) r = ckr__diff_tensor(d, &crew, x[i], y[k]);
         else if (order < 0) r = ckr__diff_spare(d, d->a, x, s->n_tensors, i, &spare);
         else r = ckr__diff_spare(d, d->b, y, t->n_tensors, k, &spare);
-        if (r == CKR_OK && order && !spare) ckr__diff_add(d, order < 0 ? x[i] : y[k], order);
+        if (r == CKR_OK && order && !spare)
+            ckr__diff_add(d, order < 0 ? x[i] : NULL, order < 0 ? NULL : y[k]);
         if (order >= 0) done += ckr__pieces_bytes(y[k], y[k]->pieces, y[k]->n_pieces);
         d->c.done = done;
         if (order <= 0) i++;
@@ -62333,9 +62467,47 @@ static bool ckr__diff_value(ckr__differ *d, const ckr_ckpt *of, const ckr_node *
     return true;
 }
 
+/* What one side alone has is one difference, and not compared. */
+static bool ckr__diff_has(ckr__differ *d, uint32_t bit, const char *code, const char *subject,
+                          uint64_t x, uint64_t y)
+{
+    if (x && y) d->diff.both |= bit;
+    else if (x || y) d->diff.one |= bit;
+    if (!x != !y && code)
+        ckr__diff_note(d, code, subject,
+                       x ? ckr__printf(&d->c, "%llu", (unsigned long long)x) : "none",
+                       y ? ckr__printf(&d->c, "%llu", (unsigned long long)y) : "none");
+    return x && y;
+}
+
+/* Two values of a key, and the parameters that have them. */
+typedef struct ckr__diff_field {
+    const char *key, *x, *y, *first;
+    uint64_t    n;
+} ckr__diff_field;
+
+/* Two groups with a parameter in common. */
+typedef struct ckr__diff_pair { uint64_t a, b, n; const char *first; } ckr__diff_pair;
+
+static void ckr__diff_field_add(ckr__differ *d, const ckr__diff_pair *of, const char *key,
+                                const char *x, const char *y)
+{
+    const char *kept, *id = ckr__printf(&d->c, "%s\1%s\1%s", key, x, y);
+    const uint64_t at =
+        id ? ckr__map_intern(&d->met, id, strlen(id), d->n_fields, &kept) : d->n_fields;
+    ckr__diff_field *f = at < d->n_fields
+                             ? &d->fields[at]
+                             : CKR__PUSH(ckr__diff_field, &d->c, d->fields, d->n_fields);
+    if (!f->n) f->first = of->first;
+    f->key = key;
+    f->x = x;
+    f->y = y;
+    f->n += of->n;
+}
+
 /* Equal: the same text, or a number within 2 units in the last place. A learning rate that is
    evaluated from the schedule may differ so much from one that was stored. */
-static ckr_result ckr__diff_hyper(ckr__differ *d, const char *name, const ckr_node *x,
+static ckr_result ckr__diff_hyper(ckr__differ *d, const ckr__diff_pair *of, const ckr_node *x,
                                   const ckr_node *y)
 {
     double a, b;
@@ -62354,30 +62526,73 @@ static ckr_result ckr__diff_hyper(ckr__differ *d, const char *name, const ckr_no
             if (!ckr__diff_value(d, side ? d->b : d->a, v, &a) || !w ||
                 !ckr__diff_value(d, side ? d->a : d->b, w, &b) ||
                 ckr__ulp_distance(CKR_DTYPE_F64, (uint8_t *)&a, (uint8_t *)&b) > 2)
-                ckr__diff_note(d, "CKR_DIFF_GROUP", ckr__printf(&d->c, "%s.%s", name, key), tx, ty);
+                ckr__diff_field_add(d, of, key, tx, ty);
         }
     }
     return d->c.err->code;
 }
 
-/* Groups are compared per parameter, so that how parameters are grouped does not matter. */
-static ckr_result ckr__diff_groups(ckr__differ *d)
+/* The group of each parameter of one side. */
+static void ckr__diff_members(const ckr_state *s, ckr__map *m)
 {
-    const ckr_state *s = &d->a->state, *t = &d->b->state;
-    ckr__map at = { &d->c, NULL, 0, 0 };
-    uint64_t g;
-    for (uint64_t i = 0; i < t->n_groups; i++)
-        for (uint64_t k = 0; k < t->groups[i].n_params; k++)
-            ckr__map_put(&at, t->groups[i].params[k], strlen(t->groups[i].params[k]), i, NULL);
+    for (uint64_t i = 0; i < s->n_groups; i++)
+        for (uint64_t k = 0; k < s->groups[i].n_params; k++)
+            ckr__map_put(m, s->groups[i].params[k], strlen(s->groups[i].params[k]), i, NULL);
+}
+
+/* Parameters of the groups of s: a pair of groups for each that t has too; what it has not. */
+static void ckr__diff_member(ckr__differ *d, const ckr_state *s, const ckr__map *other, bool back,
+                             ckr__map *met, ckr__diff_pair **pairs, uint64_t *n)
+{
+    ckr__diff_pair lost = CKR_ZERO;
+    uint64_t id[2];
+    const char *kept;
     for (uint64_t i = 0; i < s->n_groups && !ckr__failed(&d->c); i++)
         for (uint64_t k = 0; k < s->groups[i].n_params; k++) {
             const char *name = s->groups[i].params[k];
-            if (ckr__map_find(&at, name, strlen(name), &g))
-                ckr__diff_hyper(d, name, s->groups[i].hyper, t->groups[g].hyper);
-            else ckr__diff_note(d, "CKR_DIFF_GROUP", name, "in a group", "in none");
+            const bool found = ckr__map_find(other, name, strlen(name), &id[1]);
+            if (found && back) continue;
+            id[0] = i;
+            const uint64_t at = found ? ckr__map_intern(met, id, sizeof id, *n, &kept) : 0;
+            ckr__diff_pair *p = !found ? &lost
+                                : at < *n ? &(*pairs)[at]
+                                          : CKR__PUSH(ckr__diff_pair, &d->c, *pairs, *n);
+            if (!p->n++) p->first = name;
+            p->a = i;
+            if (found) p->b = id[1];
         }
-    ckr__map_free(&at);
-    return d->c.err->code;
+    if (lost.n)
+        ckr__diff_field_add(d, &lost, "group", back ? "in none" : "in one",
+                            back ? "in one" : "in none");
+}
+
+/* Groups are compared per parameter, so that how parameters are grouped does not matter; what many
+   of them have is said once. */
+static void ckr__diff_groups(ckr__differ *d)
+{
+    const ckr_state *s = &d->a->state, *t = &d->b->state;
+    ckr__map in[2] = { { &d->c, NULL, 0, 0 }, { &d->c, NULL, 0, 0 } }, met = in[0];
+    ckr__diff_pair *pairs = NULL;
+    uint64_t n = 0;
+    if (!ckr__diff_has(d, CKR_GROUPS, "CKR_DIFF_GROUP", "groups", s->n_groups, t->n_groups)) return;
+    d->met = met;
+    ckr__diff_members(s, &in[0]);
+    ckr__diff_members(t, &in[1]);
+    ckr__diff_member(d, s, &in[1], false, &met, &pairs, &n);
+    ckr__diff_member(d, t, &in[0], true, &met, &pairs, &n);
+    for (uint64_t i = 0; i < n && !ckr__failed(&d->c); i++)
+        ckr__diff_hyper(d, &pairs[i], s->groups[pairs[i].a].hyper, t->groups[pairs[i].b].hyper);
+    for (uint64_t i = 0; i < d->n_fields; i++) {
+        const ckr__diff_field *f = &d->fields[i];
+        ckr__say(&d->c, "CKR_DIFF_GROUP", CKR_CHANGED, f->key, f->x, f->y,
+                 f->n == 1 ? ckr__printf(&d->c, "of the parameter %s", f->first)
+                           : ckr__printf(&d->c, "of %llu parameters, %s the first",
+                                         (unsigned long long)f->n, f->first), NULL);
+    }
+    ckr__map_free(&in[0]);
+    ckr__map_free(&in[1]);
+    ckr__map_free(&met);
+    ckr__map_free(&d->met);
 }
 
 static void ckr__diff_number(ckr__differ *d, const char *code, const char *subject, int64_t x,
@@ -62428,6 +62643,11 @@ static ckr_result ckr__diff_streams(ckr__differ *d, const ckr_ckpt *k, bool by_r
     return r;
 }
 
+static const char *ckr__diff_own(ckr__differ *d, uint64_t n)
+{
+    return n ? ckr__printf(&d->c, "%llu of its own", (unsigned long long)n) : "none of its own";
+}
+
 /* Random streams by value: the same rank's where both sides have as many ranks, else whether each
    side's are among the other's. */
 static ckr_result ckr__diff_rng(ckr__differ *d)
@@ -62435,6 +62655,9 @@ static ckr_result ckr__diff_rng(ckr__differ *d)
     const bool by_rank = d->a->state.topology.ranks == d->b->state.topology.ranks;
     ckr__diff_stream **x, **y;
     uint64_t nx, ny, i = 0, k = 0, only[2] = { 0, 0 };
+    if (!ckr__diff_has(d, CKR_RNG, "CKR_DIFF_RNG", "random streams", d->a->state.n_rng,
+                       d->b->state.n_rng))
+        return d->c.err->code;
     ckr_result r = ckr__diff_streams(d, d->a, by_rank, &x, &nx);
     if (r == CKR_OK) r = ckr__diff_streams(d, d->b, by_rank, &y, &ny);
     while (r == CKR_OK && (i < nx || k < ny)) {
@@ -62447,8 +62670,7 @@ static ckr_result ckr__diff_rng(ckr__differ *d)
         if (k < ny && ckr__stream_is(y[k]->stream, at->kind, at->name)) continue;
         if (only[0] || only[1])
             r = ckr__diff_note(d, "CKR_DIFF_RNG", ckr__printf(&d->c, "%s %s", at->kind, at->name),
-                               ckr__printf(&d->c, "%llu of its own", (unsigned long long)only[0]),
-                               ckr__printf(&d->c, "%llu of its own", (unsigned long long)only[1]));
+                               ckr__diff_own(d, only[0]), ckr__diff_own(d, only[1]));
         only[0] = only[1] = 0;
     }
     return r;
@@ -62671,7 +62893,9 @@ static ckr_result ckr__diff_data(ckr__differ *d)
     const ckr_state *s = &d->a->state, *t = &d->b->state;
     const bool all = s->topology.ranks == t->topology.ranks;
     ckr_result r = CKR_OK;
-    if (!s->data || !t->data) return CKR_OK;
+    if (!ckr__diff_has(d, CKR_DATA, "CKR_DIFF_DATA", "places in the data",
+                       s->data ? s->data->count : 0, t->data ? t->data->count : 0))
+        return d->c.err->code;
     if (strcmp(s->dialect, t->dialect) != 0)
         return ckr__diff_unseen(d, "data", "the two frameworks record data positions in different "
                                            "ways");
@@ -62712,25 +62936,63 @@ static ckr_result ckr__diff_rest(ckr__differ *d)
     return r;
 }
 
+/* Schedules of one kind by what they are made of; of two kinds by the LRs to come. */
+static void ckr__diff_schedule(ckr__differ *d, const ckr_schedule *x, const ckr_schedule *y)
+{
+    const int64_t step = d->a->state.progress.step;
+    ckr__lr_proof by;
+    const char *p = ckr__node_text_of(&d->c, x->params), *q = ckr__node_text_of(&d->c, y->params);
+    if (!p || !q) return;
+    if (ckr__same_text(x->kind, y->kind)) {
+        if (strcmp(p, q) != 0) ckr__diff_note(d, "CKR_DIFF_SCHEDULE", x->kind, p, q);
+        ckr__diff_number(d, "CKR_DIFF_SCHEDULE", "position", x->position, y->position);
+        return;
+    }
+    if (x->opaque || y->opaque || !x->curve || !y->curve || x->n_lanes != y->n_lanes) {
+        ckr__diff_note(d, "CKR_DIFF_SCHEDULE", "kind", x->kind, y->kind);
+        return;
+    }
+    ckr__sched_proof(&d->c, x, y, step < 0 ? 0 : step, &by);
+    if (by.worst <= CKR__LR_SAME) return;
+    ckr__say(&d->c, "CKR_DIFF_SCHEDULE", CKR_CHANGED, "lr",
+             ckr__printf(&d->c, "%s: %.17g", x->kind, by.want),
+             ckr__printf(&d->c, "%s: %.17g", y->kind, by.made),
+             ckr__printf(&d->c, "most at update %lld", (long long)by.update), NULL);
+}
+
+/* What the tensors, the schedules and the progress are; those of the rest are told where they are
+   compared. */
+static void ckr__diff_cover(ckr__differ *d)
+{
+    const ckr_ckpt *const side[2] = { d->a, d->b };
+    uint64_t n[2][3] = { { 0, 0, 0 }, { 0, 0, 0 } };
+    for (int i = 0; i < 2; i++) {
+        const ckr_state *s = &side[i]->state;
+        for (uint64_t k = 0; k < s->n_tensors; k++) n[i][strcmp(s->tensors[k]->slot, "param") != 0]++;
+        n[i][2] = s->progress.step >= 0 || s->progress.samples >= 0 || s->progress.tokens >= 0 ||
+                  s->progress.epoch >= 0;
+    }
+    ckr__diff_has(d, CKR_PARAMS, NULL, NULL, n[0][0], n[1][0]);
+    ckr__diff_has(d, CKR_OPTIMIZER, NULL, NULL, n[0][1], n[1][1]);
+    ckr__diff_has(d, CKR_PROGRESS, NULL, NULL, n[0][2], n[1][2]);
+}
+
 static ckr_result ckr__diff_others(ckr__differ *d)
 {
     const ckr_state *s = &d->a->state, *t = &d->b->state;
+    ckr__diff_cover(d);
     ckr__diff_groups(d);
     ckr__diff_number(d, "CKR_DIFF_PROGRESS", "step", s->progress.step, t->progress.step);
     ckr__diff_number(d, "CKR_DIFF_PROGRESS", "samples", s->progress.samples,
                      t->progress.samples);
     ckr__diff_number(d, "CKR_DIFF_PROGRESS", "tokens", s->progress.tokens, t->progress.tokens);
     ckr__diff_number(d, "CKR_DIFF_PROGRESS", "epoch", s->progress.epoch, t->progress.epoch);
-    ckr__diff_number(d, "CKR_DIFF_SCHEDULE", "count", (int64_t)s->n_schedules,
-                     (int64_t)t->n_schedules);
-    for (uint64_t i = 0; i < s->n_schedules && i < t->n_schedules; i++) {
-        const char *x = ckr__node_text_of(&d->c, s->schedules[i].params),
-                   *y = ckr__node_text_of(&d->c, t->schedules[i].params);
-        if (x && y && strcmp(x, y) != 0)
-            ckr__diff_note(d, "CKR_DIFF_SCHEDULE", s->schedules[i].kind, x, y);
-        ckr__diff_number(d, "CKR_DIFF_SCHEDULE", "position", s->schedules[i].position,
-                         t->schedules[i].position);
-    }
+    if (ckr__diff_has(d, CKR_SCHEDULE, "CKR_DIFF_SCHEDULE", "schedules", s->n_schedules,
+                      t->n_schedules))
+        ckr__diff_number(d, "CKR_DIFF_SCHEDULE", "schedules", (int64_t)s->n_schedules,
+                         (int64_t)t->n_schedules);
+    for (uint64_t i = 0; i < s->n_schedules && i < t->n_schedules && !ckr__failed(&d->c); i++)
+        ckr__diff_schedule(d, &s->schedules[i], &t->schedules[i]);
     ckr_result r = ckr__failed(&d->c) ? d->c.err->code : ckr__diff_rng(d);
     if (r == CKR_OK) r = ckr__diff_data(d);
     return r == CKR_OK ? ckr__diff_rest(d) : r;
