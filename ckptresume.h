@@ -1405,6 +1405,19 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
 CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *c, uint8_t (*each)[16], uint8_t total[16],
                                    ckr_error *err);
 
+/* What a tensor's elements are like, from one pass over its bytes, the same for any number of
+   threads. min, max, mean and std are of the finite elements (std: of the population, divided by
+   their number), NaN where there is none or the dtype has no numbers (complex, packed). Integers
+   and bools: exact, mean and std rounded once at the end; of 64 bits `least` and `most` hold what
+   a double does not. Ranks' copies of one element are one. */
+typedef struct ckr_stats {
+    uint64_t n, n_nan, n_inf, n_zero;  /* elements; of them                              */
+    double   min, max, mean, std;
+    int64_t  least, most;              /* of integers; uint64 as two's complement        */
+} ckr_stats;
+CKR_API ckr_result ckr_ckpt_stats(const ckr_ckpt *c, const ckr_tensor *const *tensors, size_t n,
+                                  ckr_stats *out, ckr_error *err);
+
 /* Reads every byte: checksums, completeness, copies and ties equal, masters round to parameters.
    The notes live with `c`'s report, which the caller frees. */
 typedef struct ckr_report {
@@ -8282,6 +8295,14 @@ static double ckr__load_f64(ckr_dtype t, const uint8_t *p)
     case CKR_DTYPE_F8_E8M0: return ckr__f64_of_f8(t, *p);
     default: return ckr__nan();        /* no number                                      */
     }
+}
+
+/* Are its elements numbers, that have a double? */
+static bool ckr__has_values(ckr_dtype t)
+{
+    const uint8_t zero[16] = CKR_ZERO;
+    const double v = ckr__load_f64(t, zero);
+    return v == v;
 }
 
 /* What parameters are trained in. */
@@ -27991,6 +28012,13 @@ typedef struct ckr__apart {
     double   worst[2];
 } ckr__apart;
 
+/* Statistics of elements of one tensor. */
+typedef struct ckr__tally {
+    ckr_stats is;              /* `mean` of so many, `n` counts those that are finite        */
+    double    m2;              /* sum of the squares of their distances from it          */
+    uint64_t  low, high;       /* sum of integers, 128 bits                              */
+} ckr__tally;
+
 /* What a worker owns: scratch, digest sums of every tensor, its error. */
 typedef struct ckr__lane {
     const ckr__ctx *src, *other;   /* of pa and pb                                      */
@@ -28002,6 +28030,7 @@ typedef struct ckr__lane {
     uint8_t   *temp;           /* CKR__RUN_PART bytes twice, for casts and comparison     */
     uint64_t (*sums)[2];       /* [tensor index][2], or NULL: no digest                 */
     const ckr__digest_tables *tables;
+    ckr__tally *tally;         /* of the job, or NULL                                    */
     uint64_t   bytes_read;
     const uint8_t *window;     /* of pieces that have neither file nor memory: bytes    */
     uint64_t   window_at;      /* of the destination from window_at on                  */
@@ -28150,6 +28179,116 @@ static const uint8_t *ckr__run_logical(ckr__lane *w, const ckr__op *op, const ui
     return t;
 }
 
+/* Those of one part and of another: Chan, Golub and LeVeque, Updating Formulae (1979), 2.1. */
+static void ckr__tally_merge(ckr__tally *to, const ckr__tally *from)
+{
+    const double was = (double)to->is.n, more = (double)from->is.n,
+                 by = from->is.mean - to->is.mean;
+    to->is.n_nan += from->is.n_nan;
+    to->is.n_inf += from->is.n_inf;
+    to->is.n_zero += from->is.n_zero;
+    if (!from->is.n) return;
+    if (!to->is.n || from->is.min < to->is.min) to->is.min = from->is.min;
+    if (!to->is.n || from->is.max > to->is.max) to->is.max = from->is.max;
+    if (!to->is.n || from->is.least < to->is.least) to->is.least = from->is.least;
+    if (!to->is.n || from->is.most > to->is.most) to->is.most = from->is.most;
+    to->m2 += from->m2 + by * by * (was * more / (was + more));
+    to->is.mean += by * (more / (was + more));
+    to->is.n += from->is.n;
+    to->low += from->low;
+    to->high += from->high + (to->low < from->low);
+}
+
+/* 64-bit integers beside their doubles; of unsigned ones the upper half is put below the rest, which
+   `least` and `most` undo at the end. */
+static void ckr__tally_words(ckr__tally *x, ckr_dtype t, const uint8_t *p, size_t n)
+{
+    const uint64_t bias = t == CKR_DTYPE_U64 ? (uint64_t)1 << 63 : 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t u;
+        int64_t v;
+        memcpy(&u, p + 8 * i, 8);
+        x->low += u;
+        x->high += (x->low < u) + (t == CKR_DTYPE_I64 && u >> 63 ? UINT64_MAX : 0);
+        u ^= bias;
+        memcpy(&v, &u, 8);
+        if (!i || v < x->is.least) x->is.least = v;
+        if (!i || v > x->is.most) x->is.most = v;
+    }
+}
+
+enum { CKR__TALLY_PART = 256 };
+
+/* At most CKR__TALLY_PART elements: their numbers lie in v, its finite ones come first. */
+static void ckr__tally_part(ckr__tally *x, double *v, size_t n)
+{
+    double sum = 0;
+    size_t m = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double d = v[i];
+        x->is.n_nan += d != d;
+        x->is.n_inf += fabs(d) > DBL_MAX;
+        x->is.n_zero += !(d < 0 || d > 0 || d != d);
+        v[m] = d;
+        m += fabs(d) <= DBL_MAX;
+    }
+    x->is.n = m;
+    if (!m) return;
+    x->is.min = x->is.max = v[0];
+    for (size_t i = 0; i < m; i++) {
+        if (v[i] < x->is.min) x->is.min = v[i];
+        if (v[i] > x->is.max) x->is.max = v[i];
+        sum += v[i];
+    }
+    x->is.mean = sum / (double)m;
+    for (size_t i = 0; i < m; i++) x->m2 += (v[i] - x->is.mean) * (v[i] - x->is.mean);
+}
+
+static void ckr__tally_add(ckr__tally *to, ckr_dtype t, const uint8_t *p, uint64_t n)
+{
+    const size_t e = ckr_dtype_size(t);
+    const bool whole = t >= CKR_DTYPE_BOOL && t <= CKR_DTYPE_I64, words = whole && e == 8;
+    double v[CKR__TALLY_PART];
+    if (!ckr__has_values(t)) return;
+    while (n > 0) {
+        const size_t part = n < CKR__TALLY_PART ? (size_t)n : CKR__TALLY_PART;
+        ckr__tally x = CKR_ZERO;
+        int64_t sum = 0;
+        if (t == CKR_DTYPE_F32) {
+            float f[CKR__TALLY_PART];
+            memcpy(f, p, 4 * part);
+            for (size_t i = 0; i < part; i++) v[i] = (double)f[i];
+        } else {
+            for (size_t i = 0; i < part; i++) v[i] = ckr__load_f64(t, p + e * i);
+        }
+        if (words) ckr__tally_words(&x, t, p, part);
+        for (size_t i = 0; whole && !words && i < part; i++) sum += (int64_t)v[i];
+        ckr__tally_part(&x, v, part);
+        if (whole && !words) {
+            x.low = (uint64_t)sum;
+            x.high = sum < 0 ? UINT64_MAX : 0;
+            x.is.least = (int64_t)x.is.min;
+            x.is.most = (int64_t)x.is.max;
+        }
+        ckr__tally_merge(to, &x);
+        p += e * part;
+        n -= part;
+    }
+}
+
+/* The sum as a number; two's complement. */
+static double ckr__tally_sum(const ckr__tally *x)
+{
+    uint64_t low = x->low, high = x->high;
+    const bool minus = high >> 63 != 0;
+    if (minus) {
+        high = ~high + (low == 0);
+        low = ~low + 1;
+    }
+    const double d = (double)high * 18446744073709551616.0 + (double)low;
+    return minus ? -d : d;
+}
+
 /* A run of n elements: copy (dst not NULL), cast and digest in one pass. */
 static bool ckr__run_copy(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst,
                           int64_t n)
@@ -28173,6 +28312,7 @@ static bool ckr__run_copy(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t 
             dst += (uint64_t)part * ed;
         }
         if (!op->no_sum) ckr__lane_digest(w, op->tensor, op->logical, l, s, (uint64_t)part * el);
+        if (w->tally) ckr__tally_add(w->tally, op->logical, s, (uint64_t)part);
         w->bytes_read += (uint64_t)part * ea;
         a += (uint64_t)part * ea;
         l += (uint64_t)part * el;
@@ -28493,6 +28633,7 @@ typedef struct ckr__jobs {
     ckr__crew *crew;
     ckr__job  *list;
     uint64_t   n;
+    ckr__tally *tallies;       /* one for each job, or NULL: so no thread shows in their sum  */
     uint64_t   bytes;          /* what they count for in the progress of the call             */
 } ckr__jobs;
 
@@ -28548,6 +28689,7 @@ static void ckr__jobs_lane(void *arg, uint32_t lane)
     ckr__lane *w = &j->crew->lanes[lane];
     const uint32_t n = j->crew->n;
     for (uint64_t i = lane; i < j->n && w->err.code == CKR_OK; i += n) {
+        w->tally = j->tallies ? &j->tallies[i] : NULL;
         ckr__op_run(w, j->list[i].op, j->list[i].begin, j->list[i].end, j->list[i].dst);
         if (!ckr__tell(j->crew->c, lane, j->bytes, j->n - i < n ? j->n : i + n, j->n, &w->err))
             return;
@@ -33670,6 +33812,58 @@ CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16], ui
     CKR__IN_FENV(ckr_result, ckr__ckpt_digest_body(ckpt, each, total, err));
 }
 
+static void ckr__stats_of(ckr_stats *out, const ckr__tally *x, const ckr_tensor *t)
+{
+    const bool whole = t->dtype >= CKR_DTYPE_BOOL && t->dtype <= CKR_DTYPE_I64;
+    const double n = (double)x->is.n;
+    const uint64_t bias = t->dtype == CKR_DTYPE_U64 ? (uint64_t)1 << 63 : 0;
+    *out = x->is;
+    out->n = (uint64_t)ckr__box_volume(t->n_dims, t->shape);
+    out->least = (int64_t)((uint64_t)out->least ^ bias);
+    out->most = (int64_t)((uint64_t)out->most ^ bias);
+    out->std = x->is.n ? sqrt(x->m2 / n) : ckr__nan();
+    if (x->is.n && whole) out->mean = ckr__tally_sum(x) / n;
+    if (!x->is.n) out->min = out->max = out->mean = out->std;
+}
+
+static CKR__NOINLINE ckr_result ckr__ckpt_stats_body(const ckr_ckpt *ckpt,
+                                                     const ckr_tensor *const *tensors, size_t n,
+                                                     ckr_stats *out, ckr_error *err)
+{
+    ckr__ctx c;
+    ckr__crew crew = CKR_ZERO;
+    ckr__jobs jobs = CKR_ZERO;
+    const int64_t zero[CKR_MAX_DIMS] = CKR_ZERO;
+    ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
+    uint64_t *ends = CKR__NEW_N(&c, uint64_t, n);
+    for (size_t i = 0; i < n && r == CKR_OK; i++) {
+        const ckr_tensor *t = tensors[i];
+        if (!t) r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "tensor", "is NULL");
+        else r = ckr__read_ops(&c, &jobs, t, zero, t->shape, NULL, NULL);
+        if (t) jobs.bytes += ckr__pieces_bytes(t, t->pieces, t->n_pieces);
+        if (ends) ends[i] = jobs.n;
+    }
+    c.total = jobs.bytes;
+    if (r == CKR_OK) jobs.tallies = CKR__NEW_N(&c, ckr__tally, jobs.n);
+    if (r == CKR_OK) r = c.err->code;
+    if (r == CKR_OK) r = ckr__crew_make(&crew, &c, &ckpt->ctx, NULL, 0);
+    if (r == CKR_OK) r = ckr__jobs_run(&jobs, &crew);
+    for (uint64_t i = 0, k = 0; i < n && r == CKR_OK; i++) {
+        ckr__tally all = CKR_ZERO;
+        for (; k < ends[i]; k++) ckr__tally_merge(&all, &jobs.tallies[k]);
+        ckr__stats_of(&out[i], &all, tensors[i]);
+    }
+    ckr__crew_free(&crew);
+    ckr__ctx_free(&c);
+    return r;
+}
+
+CKR_API ckr_result ckr_ckpt_stats(const ckr_ckpt *ckpt, const ckr_tensor *const *tensors, size_t n,
+                                  ckr_stats *out, ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__ckpt_stats_body(ckpt, tensors, n, out, err));
+}
+
 /* >>verify.check: copies, masters, checksums */
 
 typedef struct ckr__checker {
@@ -33859,13 +34053,6 @@ static ckr_tensor_diff *ckr__diff_add(ckr__differ *d, const ckr_tensor *a, const
     x->a = a;
     x->b = b;
     return x;
-}
-
-static bool ckr__has_values(ckr_dtype t)
-{
-    const uint8_t zero[16] = CKR_ZERO;
-    const double v = ckr__load_f64(t, zero);
-    return v == v;
 }
 
 /* What elements of two dtypes are compared as: the narrower one, where there is a cast to it. NONE:

@@ -409,6 +409,84 @@ static void groups(void)
     ckr_diff_free(d);
 }
 
+static ckr_stats stats_of(ckr_dtype dtype, int64_t n, const void *data)
+{
+    ckr_stats out = CKR_ZERO;
+    ckr_error e;
+    ckr_ckpt *c = with_w(dtype, 1, &n, data);
+    if (c) {
+        const ckr_tensor *t = ckr_ckpt_tensor(c, "w", "param");
+        CHECK_OK(ckr_ckpt_stats(c, &t, 1, &out, &e), &e);
+    }
+    ckr_ckpt_close(c);
+    return out;
+}
+
+static void near(double is, double want)
+{
+    t_check(fabs(is - want) <= 1e-14 * fabs(want), __FILE__, __LINE__, "%.17g, not %.17g", is,
+            want);
+}
+
+/* Integers are exact where no double is; NaN and infinity are counted and left out; one pass over
+   many windows says what two passes say, and threads do not show. */
+static void statistics(void)
+{
+    enum { N = 3000017 };
+    static const float odd[] = { (float)NAN, 3, -0.0f, (float)INFINITY, -1, -(float)INFINITY };
+    static const uint8_t bits[] = { 1, 0, 1 };
+    static const int64_t i[] = { INT64_MAX, INT64_MIN, INT64_MAX, -3 };
+    static const uint64_t u[] = { UINT64_MAX, UINT64_MAX - 2, 5 };
+    static const int8_t small[] = { -128, 127, 0 };
+    static const uint16_t bf16[] = { 0x3f80, 0xbf80, 0x7fc0, 0x4000 };
+    static const float complex_[] = { 1, 2 };
+    static float many[N];
+    const uint32_t threads = env.parallel.n_threads;
+    ckr_stats s = stats_of(CKR_DTYPE_F32, 6, odd);
+    CHECK(s.n == 6 && s.n_nan == 1 && s.n_inf == 2 && s.n_zero == 1);
+    near(s.min, -1);
+    near(s.max, 3);
+    near(s.mean, 2.0 / 3);
+    near(s.std, sqrt(26.0 / 9));
+    s = stats_of(CKR_DTYPE_F32, 1, odd);
+    CHECK(s.n_nan == 1 && isnan(s.min) && isnan(s.max) && isnan(s.mean) && isnan(s.std));
+    s = stats_of(CKR_DTYPE_BOOL, 3, bits);
+    CHECK(s.least == 0 && s.most == 1 && s.n_zero == 1);
+    near(s.mean, 2.0 / 3);
+    near(s.std, sqrt(2.0) / 3);
+    s = stats_of(CKR_DTYPE_I64, 4, i);
+    CHECK(s.least == INT64_MIN && s.most == INT64_MAX);
+    near(s.mean, ((double)INT64_MAX - 5) / 4);
+    s = stats_of(CKR_DTYPE_I64, 1, &i[3]);
+    near(s.mean, -3);
+    s = stats_of(CKR_DTYPE_U64, 3, u);
+    CHECK(s.least == 5 && (uint64_t)s.most == UINT64_MAX);
+    near(s.mean, 36893488147419103233.0 / 3);
+    s = stats_of(CKR_DTYPE_I8, 3, small);
+    CHECK(s.least == -128 && s.most == 127);
+    near(s.mean, -1.0 / 3);
+    s = stats_of(CKR_DTYPE_BF16, 4, bf16);
+    CHECK(s.n_nan == 1);
+    near(s.std, sqrt(14.0 / 9));
+    s = stats_of(CKR_DTYPE_C64, 1, complex_);
+    CHECK(s.n == 1 && isnan(s.mean) && !s.n_nan);
+    double mean = 0, m2 = 0;
+    for (uint32_t k = 0; k < N; k++) {
+        many[k] = 1000.0f + (float)(k * 2654435761u >> 8) / 16777216.0f;
+        mean += (double)many[k];
+    }
+    mean /= N;
+    for (uint32_t k = 0; k < N; k++) m2 += ((double)many[k] - mean) * ((double)many[k] - mean);
+    env.parallel.n_threads = 1;
+    s = stats_of(CKR_DTYPE_F32, N, many);
+    t_check(fabs(s.mean - mean) < 1e-9 && fabs(s.std - sqrt(m2 / N)) < 1e-9, __FILE__, __LINE__,
+            "%.17g %.17g, not %.17g %.17g", s.mean, s.std, mean, sqrt(m2 / N));
+    env.parallel.n_threads = 3;
+    const ckr_stats more = stats_of(CKR_DTYPE_F32, N, many);
+    CHECK(!memcmp(&s, &more, sizeof s));
+    env.parallel.n_threads = threads;
+}
+
 /* What convert says it read and wrote is what digest says of both. */
 static void digests(void)
 {
@@ -462,6 +540,7 @@ int main(int argc, char **argv)
     RUN(shapes);
     RUN(worst);
     RUN(groups);
+    RUN(statistics);
     RUN(digests);
     memio_free(&disk);
     return t_end();
