@@ -151,10 +151,15 @@ typedef struct options {
     int64_t     from, to;      /* updates                                             */
     ckr_column  column;
     bool        csv;
+    const char *tolerance;     /* as written; NULL: none                                  */
+    double      tolerate;
+    uint64_t    limit;         /* 0: as usual                                         */
+    const char *pattern;       /* of the tensors that are listed, or NULL             */
     uint64_t    memory;
     uint32_t    threads;
     color_mode  color;
     bool        json, quiet, verbose, progress, tensors, files, each, hash, help, man, bash, zsh;
+    bool        stat, stats, tolerance_ulp;
 } options;
 
 typedef struct progress {
@@ -237,6 +242,7 @@ void json_entry(json *w, const ckr_note *n);
 report report_of(const ckr_note *a, uint64_t n_a, const ckr_note *b, uint64_t n_b);
 uint64_t report_count(const report *r, ckr_severity severity);
 void json_report(json *w, const report *r);
+void text_wrapped(text *t, text *line, size_t indent, size_t column);
 void report_entry(text *t, const ckr_note *n);
 void report_text(text *t, const report *r, const char *title);
 void topology_text(text *t, const ckr_topology *p);
@@ -299,7 +305,7 @@ bool lr_svg(FILE *file, const lr_series *s);
 typedef enum option_kind {
     KIND_SWITCH = 0, KIND_TEXT, KIND_FILE, KIND_COUNT, KIND_ROWS, KIND_STAGE, KIND_BYTES,
     KIND_RATIO, KIND_SEED, KIND_WORD, KIND_ONLY, KIND_WITHOUT, KIND_SET, KIND_DTYPE, KIND_FORMAT,
-    KIND_DIALECT, KIND_SCHEDULE, KIND_UNTIL
+    KIND_DIALECT, KIND_SCHEDULE, KIND_UNTIL, KIND_LIMIT, KIND_TOLERANCE, KIND_PATTERN
 } option_kind;
 
 typedef enum option_group {
