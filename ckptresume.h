@@ -1451,7 +1451,7 @@ typedef struct ckr_diff {
     const ckr_note *others;            /* CKR_CHANGED: differs; CKR_APPROX: was not compared */
     uint64_t n_others;
     uint32_t both, one;                /* bits CKR_PARAMS..CKR_DATA: what both have; what only one
-                                          has. The rest neither has, so that nothing is said of it */
+                                          has. Nothing is said of the rest: neither has it  */
 } ckr_diff;
 CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff **out,
                                  ckr_error *err);
@@ -22225,15 +22225,15 @@ static ckr_piece *ckr__piece_add(ckr__ctx *c, ckr_tensor *t, uint32_t n_dims, in
     return p;
 }
 
-/* An entry in the report of the context's object; the strings are copied, all but code and reason
-   may be NULL. Returns what has stopped the call before, or stops it now, for who is done: nobody
-   else need ask. */
 /* A text in the words of who asks. */
 static const char *ckr__said_in(const ckr__ctx *c, const char *text, char own[1024])
 {
     return text && !c->env.flags && strstr(text, "--") ? ckr__in_fields(text, own, 1024) : text;
 }
 
+/* An entry in the report of the context's object; the strings are copied, all but code may be NULL;
+   a reason is, where the two values say it. Returns what has stopped the call before, or stops it
+   now, for who is done: nobody else need ask. */
 static ckr_result ckr__say(ckr__ctx *c, const char *code, ckr_severity severity,
                            const char *subject, const char *was, const char *now,
                            const char *reason, const char *remedy)
@@ -28199,8 +28199,8 @@ static void ckr__tally_merge(ckr__tally *to, const ckr__tally *from)
     to->high += from->high + (to->low < from->low);
 }
 
-/* 64-bit integers beside their doubles; of unsigned ones the upper half is put below the rest, which
-   `least` and `most` undo at the end. */
+/* 64-bit integers beside their doubles; of unsigned ones the upper half is put below the rest,
+   which `least` and `most` undo at the end. */
 static void ckr__tally_words(ckr__tally *x, ckr_dtype t, const uint8_t *p, size_t n)
 {
     const uint64_t bias = t == CKR_DTYPE_U64 ? (uint64_t)1 << 63 : 0;
@@ -34080,7 +34080,10 @@ static ckr_result ckr__diff_tensor(ckr__differ *d, ckr__crew *crew, const ckr_te
         if (r != CKR_OK) return r;
         by = ckr__crew_apart(crew);
     }
-    if (as != CKR_DTYPE_NONE && x->dtype == y->dtype && !by.n_differ) return d->c.err->code;
+    /* a step is a number, whatever it is stored as: so the digest has it too */
+    if (as != CKR_DTYPE_NONE && !by.n_differ &&
+        (x->dtype == y->dtype || (ckr__is_step(x) && ckr__is_step(y))))
+        return d->c.err->code;
     ckr_tensor_diff *out = ckr__diff_add(d, x, y);
     if (as == CKR_DTYPE_NONE) return d->c.err->code;
     out->as = as;
@@ -62632,7 +62635,8 @@ static ckr_result ckr__check_side(ckr__checker *k, uint8_t (*each)[16])
 static ckr_result ckr__diff_note(ckr__differ *d, const char *code, const char *subject,
                                  const char *x, const char *y)
 {
-    return ckr__say(&d->c, code, CKR_CHANGED, subject, x, y, "the sides differ", NULL);
+    return ckr__say(&d->c, code, CKR_CHANGED, subject, x, y, x && y ? NULL : "the sides differ",
+                    NULL);
 }
 
 /* A number, or what a tensor of one element has. */
@@ -63155,7 +63159,8 @@ static void ckr__diff_cover(ckr__differ *d)
     uint64_t n[2][3] = { { 0, 0, 0 }, { 0, 0, 0 } };
     for (int i = 0; i < 2; i++) {
         const ckr_state *s = &side[i]->state;
-        for (uint64_t k = 0; k < s->n_tensors; k++) n[i][strcmp(s->tensors[k]->slot, "param") != 0]++;
+        for (uint64_t k = 0; k < s->n_tensors; k++)
+            n[i][strcmp(s->tensors[k]->slot, "param") != 0]++;
         n[i][2] = s->progress.step >= 0 || s->progress.samples >= 0 || s->progress.tokens >= 0 ||
                   s->progress.epoch >= 0;
     }

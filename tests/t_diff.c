@@ -308,7 +308,25 @@ static void dtypes(void)
     }
 }
 
-/* Shapes are told by the tensors, no values are compared: not those of [2,3] with those of [3,2]. */
+/* A step is a number, whatever it is stored as. */
+static void steps(void)
+{
+    static const int64_t one_axis = 1, i64 = 7, other_i64 = 8;
+    static const float f32 = 7;
+    for (int k = 0; k < 2; k++) {
+        ckr_ckpt *a = with_w(CKR_DTYPE_F32, 0, NULL, NULL),
+                 *b = with_w(CKR_DTYPE_F32, 0, NULL, NULL);
+        ckr_error e;
+        CHECK_OK(ckr_ckpt_put(a, "w", "step", CKR_DTYPE_F32, 1, &one_axis, &f32, &e), &e);
+        CHECK_OK(ckr_ckpt_put(b, "w", "step", CKR_DTYPE_I64, 1, &one_axis, k ? &other_i64 : &i64,
+                              &e), &e);
+        ckr_diff *d = diff_close(a, b);
+        CHECK_INT(d->n_tensors, k);
+        ckr_diff_free(d);
+    }
+}
+
+/* Shapes are told by the tensors; no values are compared, of [2,3] with [3,2] neither. */
 static void shapes(void)
 {
     static const int64_t shape[2][2] = { { 2, 3 }, { 3, 2 } }, flat = 7;
@@ -537,6 +555,7 @@ int main(int argc, char **argv)
     RUN(in_objects);
     RUN(distances);
     RUN(dtypes);
+    RUN(steps);
     RUN(shapes);
     RUN(worst);
     RUN(groups);

@@ -173,7 +173,8 @@ typedef struct slot_line {
     const char *slot;
     uint64_t    n[2], only[2], differ, max_ulp;
     double      max_abs;
-    bool        any, ulp;      /* has any a value, or a distance in ulp                      */
+    unsigned    digits;        /* of the dtype whose distance is over all of them, else 0     */
+    bool        any, ulp;      /* has any a value, or a distance in ulp                  */
 } slot_line;
 
 typedef struct slot_lines { slot_line line[SLOTS_SHOWN]; size_t n; } slot_lines;
@@ -190,6 +191,26 @@ static slot_line *slot_at(slot_lines *s, const char *slot)
     }
     s->line[k].slot = slot;
     return &s->line[s->n++];
+}
+
+/* Binary digits of a float behind its first, decimal ones that tell it from its neighbours. */
+static unsigned digits_of(ckr_dtype t, unsigned *decimal)
+{
+    static const struct { ckr_dtype t; unsigned digits, decimal; } rows[] = {
+        { CKR_DTYPE_BF16, 7, 4 }, { CKR_DTYPE_F16, 10, 5 }, { CKR_DTYPE_F32, 23, 9 }
+    };
+    size_t i;
+    for (i = 0; i < COUNT_OF(rows) && rows[i].t != t; i++) {}
+    if (decimal) *decimal = i < COUNT_OF(rows) ? rows[i].decimal : 17;
+    return i < COUNT_OF(rows) ? rows[i].digits : 52;
+}
+
+/* Floats further apart, as any two of another sign are, have no digit in common: how far says
+   nothing. */
+static unsigned digits_over(const ckr_tensor_diff *x)
+{
+    const unsigned digits = digits_of(x->as, NULL);
+    return x->max_ulp != CKR_NO_ULP && x->max_ulp > (uint64_t)1 << digits ? digits : 0;
 }
 
 static void slots_sum(slot_lines *s, const options *o, const answer *r)
@@ -209,16 +230,10 @@ static void slots_sum(slot_lines *s, const options *o, const answer *r)
         if (x->where || x->as == CKR_DTYPE_NONE) continue;
         if (isnan(x->max_abs) || x->max_abs > l->max_abs) l->max_abs = x->max_abs;
         if (x->max_ulp != CKR_NO_ULP && x->max_ulp > l->max_ulp) l->max_ulp = x->max_ulp;
+        if (digits_over(x) > l->digits) l->digits = digits_over(x);
         l->any = true;
         l->ulp = l->ulp || x->max_ulp != CKR_NO_ULP;
     }
-}
-
-/* Floats that differ by more have no digit in common; the count says no more than that. */
-static void ulp_text(text *t, uint64_t ulp)
-{
-    if (ulp > (uint64_t)1 << 23) text_str(t, "over 2^23");
-    else text_count(t, ulp);
 }
 
 static void slots_text(text *t, const slot_lines *s)
@@ -239,7 +254,8 @@ static void slots_text(text *t, const slot_lines *s)
         table_count(&b, l->only[1]);
         text_fmt(&b.cell, l->any ? "%.3g" : "-", l->max_abs);
         table_cell(&b);
-        if (l->ulp) ulp_text(&b.cell, l->max_ulp);
+        if (l->digits) text_fmt(&b.cell, "over 2^%u", l->digits);
+        else if (l->ulp) text_count(&b.cell, l->max_ulp);
         else text_str(&b.cell, "-");
         table_cell(&b);
     }
@@ -299,34 +315,59 @@ static worst *worst_list(const options *o, slot_lines *s, const answer *r, size_
     return list;
 }
 
+/* Two values with the digits that tell them apart, four at least. */
+static void pair_text(text *t, const ckr_tensor_diff *x)
+{
+    char a[40], b[40];
+    unsigned most;
+    int p = 4;
+    digits_of(x->as, &most);
+    do {
+        snprintf(a, sizeof a, "%.*g", p, x->worst_a);
+        snprintf(b, sizeof b, "%.*g", p, x->worst_b);
+    } while (!strcmp(a, b) && p++ < (int)most);
+    text_fmt(t, "%s -> %s", a, b);
+}
+
 static void worst_values(text *t, const ckr_tensor_diff *x)
 {
+    const bool values = !isnan(x->worst_a) || !isnan(x->worst_b);
     int64_t place[CKR_MAX_DIMS];
     uint32_t i;
-    text_count(t, x->n_elements);
-    text_str(t, " of ");
-    text_plural(t, elements_of(x->a), "element", "elements");
-    if (!(x->max_abs > 0) && !isnan(x->max_abs)) {
-        text_str(t, ", zeros by their sign only");
+    if (values && elements_of(x->a) == 1) {
+        pair_text(t, x);
         return;
     }
-    if (x->max_ulp != CKR_NO_ULP) {
-        text_str(t, ", up to ");
-        ulp_text(t, x->max_ulp);
-        text_str(t, " ulp");
+    text_count(t, x->n_elements);
+    text_str(t, " of ");
+    text_count(t, elements_of(x->a));
+    text_str(t, " differ");
+    if (!(x->max_abs > 0) && !isnan(x->max_abs)) {
+        text_str(t, ", zeros, in sign only");
+        return;
     }
     if (x->n_signs) {
         text_str(t, ", ");
         text_count(t, x->n_signs);
-        text_str(t, " of the other sign");
+        text_str(t, " in sign");
     }
-    text_fmt(t, ", max abs %.3g", x->max_abs);
-    if (isnan(x->worst_a) && isnan(x->worst_b)) return;
+    if (isnan(x->max_abs)) {
+        text_str(t, ", some are NaN");
+    } else {
+        if (x->max_ulp != CKR_NO_ULP && !digits_over(x)) {
+            text_str(t, ", ");
+            text_count(t, x->max_ulp);
+            text_str(t, " ulp");
+        }
+        text_fmt(t, ", max abs %.3g", x->max_abs);
+    }
+    if (!values) return;
     place_of(x->a, x->worst, place);
     for (i = 0; i < x->a->n_dims; i++)
         text_fmt(t, "%s%lld%s", i ? "," : " at [", (long long)place[i],
                  i + 1 < x->a->n_dims ? "" : "]");
-    text_fmt(t, ": %.9g -> %.9g", x->worst_a, x->worst_b);
+    text_str(t, ": ");
+    pair_text(t, x);
 }
 
 static void worst_text(text *t, const ckr_tensor_diff *x)
@@ -347,7 +388,7 @@ static void worst_text(text *t, const ckr_tensor_diff *x)
     if (x->as == CKR_DTYPE_NONE)
         text_str(t, ": their values are not compared");
     else if (a->dtype != b->dtype)
-        text_fmt(t, x->n_elements ? ", compared as %s: " : ", equal as %s", ckr_dtype_name(x->as));
+        text_fmt(t, x->n_elements ? "; as %s " : ", equal as %s", ckr_dtype_name(x->as));
     if (x->as != CKR_DTYPE_NONE && x->n_elements) worst_values(t, x);
 }
 
@@ -399,12 +440,12 @@ static void components_text(text *t, uint32_t bits, const char *before)
 static void result_text(text *t, const options *o, const answer *r)
 {
     const uint32_t tensors = CKR_PARAMS | CKR_OPTIMIZER;
-    const char *verdict = r->same ? "the same" : "different";
+    const char *verdict = r->same ? "the same:" : "different:";
     text line;
     memset(&line, 0, sizeof line);
     label(t, "result");
     text_painted(t, r->same ? PAINT_GREEN : PAINT_YELLOW, verdict);
-    text_str(&line, ": ");
+    text_str(&line, " ");
     if (r->same && r->d->both & tensors) {
         text_plural(&line, ckr_ckpt_state(r->a)->n_tensors - r->n_within, "tensor", "tensors");
         text_str(&line, " bit for bit");
@@ -433,8 +474,7 @@ static void result_text(text *t, const options *o, const answer *r)
 static void side_text(text *t, const char *name, const ckr_ckpt *c)
 {
     label(t, name);
-    text_clean(t, ckr_ckpt_path(c));
-    text_str(t, "\n");
+    text_wrap(t, 4, 13, ckr_ckpt_path(c));
 }
 
 static void diff_text(job *j, const answer *r)
