@@ -471,10 +471,16 @@ static void result_text(text *t, const options *o, const answer *r)
     text_wrapped(t, &line, 13, 13);
 }
 
+/* As `label` has it; a path that is too long for the line stands below its name. */
 static void side_text(text *t, const char *name, const ckr_ckpt *c)
 {
-    label(t, name);
-    text_wrap(t, 4, 13, ckr_ckpt_path(c));
+    text line;
+    memset(&line, 0, sizeof line);
+    text_pad(&line, 10);
+    text_clean(&line, ckr_ckpt_path(c));
+    text_str(t, "  ");
+    text_painted(t, PAINT_DIM, name);
+    text_wrapped(t, &line, 2, 3);
 }
 
 static void diff_text(job *j, const answer *r)

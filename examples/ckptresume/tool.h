@@ -242,7 +242,6 @@ void json_entry(json *w, const ckr_note *n);
 report report_of(const ckr_note *a, uint64_t n_a, const ckr_note *b, uint64_t n_b);
 uint64_t report_count(const report *r, ckr_severity severity);
 void json_report(json *w, const report *r);
-void text_wrapped(text *t, text *line, size_t indent, size_t column);
 void report_entry(text *t, const ckr_note *n);
 void report_text(text *t, const report *r, const char *title);
 void topology_text(text *t, const ckr_topology *p);
