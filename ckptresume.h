@@ -62017,6 +62017,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_stream_body(ckr_ckpt *k, uint32_t 
 CKR_API ckr_result ckr_ckpt_put_stream(ckr_ckpt *k, uint32_t rank, const char *name,
                                        const char *scope, const ckr_rng *state, ckr_error *err)
 {
+    CKR__NEEDS(k, "c");
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                                    : ckr__ckpt_put_stream_body(k, rank, name, scope, state)));
@@ -62045,6 +62046,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_lineage_body(ckr_ckpt *k,
 CKR_API ckr_result ckr_ckpt_put_lineage(ckr_ckpt *k, const ckr_rng_streams *streams,
                                         ckr_error *err)
 {
+    CKR__NEEDS(k, "c");
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                                    : ckr__ckpt_put_lineage_body(k, streams)));
@@ -62075,6 +62077,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_topology_body(ckr_ckpt *k,
 
 CKR_API ckr_result ckr_ckpt_put_topology(ckr_ckpt *k, const ckr_topology *topology, ckr_error *err)
 {
+    CKR__NEEDS(k, "c");
     return ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                              : ckr__ckpt_put_topology_body(k, topology));
 }
@@ -62082,10 +62085,11 @@ CKR_API ckr_result ckr_ckpt_put_topology(ckr_ckpt *k, const ckr_topology *topolo
 CKR_API ckr_result ckr_ckpt_put_progress(ckr_ckpt *k, int64_t updates, int64_t samples,
                                          int64_t tokens, int64_t epoch, ckr_error *err)
 {
+    CKR__NEEDS(k, "c");
     if (!ckr__put_enter(k, err)) return ckr__put_leave(k, CKR_E_ARG);
     if (updates < -1 || samples < -1 || tokens < -1 || epoch < -1)
         return ckr__put_leave(k, ckr__put_bad(&k->ctx, "progress", "a counter below -1"));
-    k->state.progress.step = updates;
+    if (updates >= 0 || !k->state.n_schedules) k->state.progress.step = updates;
     k->state.progress.samples = samples;
     k->state.progress.tokens = tokens;
     k->state.progress.epoch = epoch;
@@ -62121,6 +62125,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_data_body(ckr_ckpt *k, int64_t ran
 CKR_API ckr_result ckr_ckpt_put_data(ckr_ckpt *k, int64_t rank, const char *name, int64_t value,
                                      ckr_error *err)
 {
+    CKR__NEEDS(k, "c");
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                                    : ckr__ckpt_put_data_body(k, rank, name, value)));
@@ -62130,7 +62135,7 @@ CKR_API bool ckr_ckpt_data(const ckr_ckpt *k, int64_t rank, const char *name, in
 {
     char text[256];
     const char *own = ckr__data_key(rank, name, text, sizeof text);
-    if (!own || !k->kept.run) return false;
+    if (!own || !k || !k->kept.run) return false;
     return ckr_node_i64(ckr_node_get(k->state.data, own), value) ||
            ckr_node_i64(ckr_node_get(k->state.data, name), value);
 }
