@@ -18860,6 +18860,17 @@ static ckr_result ckr__sched_proof(ckr__ctx *c, const ckr_schedule *want, const 
     return ok ? CKR_OK : ckr__oom(c);
 }
 
+/* Is the one the other, to the last bits? */
+static ckr_result ckr__sched_proven(ckr__ctx *c, const ckr_schedule *want, const ckr_schedule *made,
+                                    int64_t done, bool *proven)
+{
+    ckr__lr_proof proof = CKR_ZERO;
+    const bool known = made && !made->opaque && made->curve && want->curve;
+    const ckr_result r = known ? ckr__sched_proof(c, want, made, done, &proof) : CKR_OK;
+    *proven = known && r == CKR_OK && proof.worst <= CKR__LR_SAME;
+    return r;
+}
+
 /* >>schedule.rebase ----------------------------------------------------------- */
 
 typedef enum ckr__rebase {
@@ -44556,6 +44567,7 @@ static ckr_result ckr__plain_scheduler(ckr__fresh *w)
     const ckr_schedule *s = w->s->n_schedules ? w->s->schedules : NULL;
     const bool kept = s && s->opaque && ckr__is_scheduler(s->state);
     ckr_node *state = NULL;
+    bool proven = true;
     ckr_result r = CKR_OK;
     w->out->unscheduled = !kept && (!s || s->opaque || !ckr__sched_is_torch(s));
     if (!s || (w->t->without & CKR_SCHEDULE)) return CKR_OK;
@@ -44571,10 +44583,15 @@ static ckr_result ckr__plain_scheduler(ckr__fresh *w)
                         "--to-schedule torch:...: one whose state the file can have");
     r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &state);
     if (r != CKR_OK) return r;
+    r = ckr__torch_follows(w->c, state, s->n_lanes == w->s->n_groups ? w->s->groups : NULL, s,
+                           NULL, s->rate, ckr__step_done(w->s), &w->out->follows);
+    if (r == CKR_OK && ckr__keeps_run(w->s, "run", w->t))      /* the record has all of it       */
+        r = ckr__sched_proven(w->c, s, w->out->follows, ckr__step_done(w->s), &proven);
+    w->out->unscheduled = !proven;
+    if (r != CKR_OK || !proven) return r;
     ckr__node_set(w->c, w->f->root, "lr_scheduler", state);
     ckr__setting_scheduler(w->out, s, NULL, true);
-    return ckr__torch_follows(w->c, state, s->n_lanes == w->s->n_groups ? w->s->groups : NULL, s,
-                              NULL, s->rate, ckr__step_done(w->s), &w->out->follows);
+    return w->c->err->code;
 }
 
 /* Counters, and the streams of rank 0. */
