@@ -787,6 +787,27 @@ CKR_API bool ckr_node_i64(const ckr_node *n, int64_t *out); /* BOOL, INT; exact 
 CKR_API bool ckr_node_f64(const ckr_node *n, double *out);            /* INT too        */
 CKR_API const char *ckr_node_str(const ckr_node *n);                  /* NULL when no STR */
 
+/* For who prints what is in a tree. ckr_node_number: INT, BIGINT or FLOAT as Python's repr has it,
+   which is never the locale's; ends in a NUL if cap > 0. Returns its length, as snprintf does; 0:
+   it is none, or longer than Python would print (4300 digits).
+   ckr_utf8: length of the sequence at s, of which n bytes are there, and its code point (which may
+   be NULL); 0: it is no UTF-8 (RFC 3629). ckr_base64: 4 characters for 3 bytes each, = at the end;
+   returns their number; no NUL. All are thread-safe and allocate nothing. */
+CKR_API size_t ckr_node_number(const ckr_node *n, char *out, size_t cap);
+CKR_API size_t ckr_utf8(const char *s, size_t n, uint32_t *code);
+CKR_API size_t ckr_base64(const void *bytes, size_t n, char *out);
+
+/* SHA-256 (FIPS 180-4), with the processor's instructions where it has them. */
+typedef struct ckr_sha256 {
+    uint32_t h[8];
+    uint64_t n;                /* bytes so far                                          */
+    uint8_t  part[64];
+    bool     fast;             /* the processor has SHA instructions                    */
+} ckr_sha256;
+CKR_API void ckr_sha256_init(ckr_sha256 *s);
+CKR_API void ckr_sha256_update(ckr_sha256 *s, const void *bytes, size_t n);
+CKR_API void ckr_sha256_final(ckr_sha256 *s, uint8_t out[32]);
+
 /* >>api.state ----------------------------------------------------------------- */
 /* The run state: plain data. ckr_ckpt_open fills one from files; a program with a format of
    its own fills one by hand (ckr_ckpt_create, ckr_ckpt_put) and uses everything below.   */
@@ -5091,13 +5112,6 @@ static void ckr__digest_final(const uint64_t acc[2], ckr_dtype dtype, uint32_t n
 /* >>sha256 -------------------------------------------------------------------- */
 /* FIPS 180-4. */
 
-typedef struct ckr__sha256 {
-    uint32_t h[8];
-    uint64_t n;                /* bytes so far                                          */
-    uint8_t  part[64];
-    bool     fast;             /* the processor has SHA instructions                    */
-} ckr__sha256;
-
 static const uint32_t ckr__sha256_k[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
@@ -5187,7 +5201,7 @@ static void ckr__sha256_ni(uint32_t h[8], const uint8_t *p, size_t n)
 }
 #endif
 
-static void ckr__sha256_run(ckr__sha256 *s, const uint8_t *p, size_t n)
+static void ckr__sha256_run(ckr_sha256 *s, const uint8_t *p, size_t n)
 {
 #ifdef CKR__X64
     if (s->fast) {
@@ -5198,7 +5212,7 @@ static void ckr__sha256_run(ckr__sha256 *s, const uint8_t *p, size_t n)
     ckr__sha256_blocks(s->h, p, n);
 }
 
-static void ckr__sha256_init(ckr__sha256 *s)
+CKR_API void ckr_sha256_init(ckr_sha256 *s)
 {
     static const uint32_t h[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                    0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
@@ -5209,7 +5223,7 @@ static void ckr__sha256_init(ckr__sha256 *s)
 #endif
 }
 
-static void ckr__sha256_update(ckr__sha256 *s, const void *bytes, size_t n)
+CKR_API void ckr_sha256_update(ckr_sha256 *s, const void *bytes, size_t n)
 {
     const uint8_t *p = (const uint8_t *)bytes;
     size_t have = (size_t)(s->n & 63);
@@ -5226,14 +5240,14 @@ static void ckr__sha256_update(ckr__sha256 *s, const void *bytes, size_t n)
     if (n % 64) memcpy(s->part, p + n / 64 * 64, n % 64);
 }
 
-static void ckr__sha256_final(ckr__sha256 *s, uint8_t out[32])
+CKR_API void ckr_sha256_final(ckr_sha256 *s, uint8_t out[32])
 {
     uint64_t bits = s->n * 8;
     uint8_t pad[72] = CKR_ZERO;
     size_t n = 64 - (size_t)((s->n + 8) & 63);
     pad[0] = 0x80;
     for (size_t i = 0; i < 8; i++) pad[n + i] = (uint8_t)(bits >> (56 - 8 * i));
-    ckr__sha256_update(s, pad, n + 8);
+    ckr_sha256_update(s, pad, n + 8);
     for (size_t i = 0; i < 32; i++) out[i] = (uint8_t)(s->h[i / 4] >> (24 - 8 * (i % 4)));
 }
 
@@ -5244,6 +5258,7 @@ static void ckr__sha256_final(ckr__sha256 *s, uint8_t out[32])
 
 #define CKR__MAX_DIGITS 4300   /* of an integer; Python's own limit for int(str)        */
 #define CKR__INT_LIMBS (CKR__MAX_DIGITS * 4 / 32 + 2)
+#define CKR__INT_TEXT (12 * CKR__INT_LIMBS)
 
 static bool ckr__text_is(const char *s, size_t n, const char *what)
 {
@@ -5278,6 +5293,14 @@ static uint32_t ckr__utf8_get(const uint8_t *p, const uint8_t *end, size_t *len)
     if (n == 0) return 0xfffd;
     for (cp = p[0] & mask[n], i = 1; i < n; i++) cp = cp << 6 | (p[i] & 0x3fu);
     return cp;
+}
+
+CKR_API size_t ckr_utf8(const char *s, size_t n, uint32_t *code)
+{
+    const uint8_t *p = (const uint8_t *)s;
+    size_t len = s ? ckr__utf8_len(p, p + n) : 0, k;
+    if (code) *code = len ? ckr__utf8_get(p, p + len, &k) : 0;
+    return len;
 }
 
 static size_t ckr__utf8_put(char *dst, uint32_t cp)
@@ -5390,15 +5413,15 @@ static ckr_node *ckr__make_digits(ckr__ctx *c, const uint8_t *p, size_t n, uint3
     return ckr__make_text(c, CKR_NODE_BIGINT, (const char *)bytes, k);
 }
 
-/* BIGINT in decimal; false when it is longer than Python would print. */
-static bool ckr__put_bigint(ckr__buf *b, const ckr_node *n)
+/* BIGINT in decimal, at the end of `text`: where it begins; CKR__INT_TEXT when it is longer than
+   Python would print. */
+static size_t ckr__bigint_text(const ckr_node *n, char text[CKR__INT_TEXT])
 {
     uint32_t limb[CKR__INT_LIMBS];
-    char text[sizeof limb * 3];
     const uint8_t *p = (const uint8_t *)n->u.str;
-    size_t n_limbs = (size_t)(n->count / 4 + 1), at = sizeof text;
+    size_t n_limbs = (size_t)(n->count / 4 + 1), at = CKR__INT_TEXT;
     bool neg = n->count && p[n->count - 1] >= 0x80;
-    if (n->count > sizeof limb - 4) return false;
+    if (n->count > sizeof limb - 4) return at;
     for (size_t i = 0; i < n_limbs; i++) {
         uint8_t w[4];
         for (size_t k = 0; k < 4; k++) w[k] = i * 4 + k < n->count ? p[i * 4 + k] : neg ? 0xff : 0;
@@ -5415,28 +5438,66 @@ static bool ckr__put_bigint(ckr__buf *b, const ckr_node *n)
         while (n_limbs > 1 && !limb[n_limbs - 1]) n_limbs--;
         for (int k = 0; k < 9; k++, rest /= 10) text[--at] = (char)('0' + rest % 10);
     } while (n_limbs > 1 || limb[0]);
-    while (at + 1 < sizeof text && text[at] == '0') at++;
+    while (at + 1 < CKR__INT_TEXT && text[at] == '0') at++;
+    if (CKR__INT_TEXT - at > CKR__MAX_DIGITS) return CKR__INT_TEXT;
     if (neg) text[--at] = '-';
-    ckr__buf_put(b, text + at, sizeof text - at);
-    return true;
+    return at;
 }
 
-/* Python's repr of a float; `yaml` as PyYAML spells it (1.0e-05, .inf, .nan). */
+static bool ckr__put_bigint(ckr__buf *b, const ckr_node *n)
+{
+    char text[CKR__INT_TEXT];
+    const size_t at = ckr__bigint_text(n, text);
+    ckr__buf_put(b, text + at, sizeof text - at);
+    return at < sizeof text;
+}
+
+/* Python's repr of a finite float; `yaml` as PyYAML spells it (1.0e-05). Its length. */
+static size_t ckr__repr(double v, bool yaml, char out[64])
+{
+    char d[CKR__DIGITS] = "0";
+    ckr__sink o = { out, 64, 0 };              /* 17 digits, 16 zeros and an exponent at most */
+    int k = 1;
+    if (signbit(v)) ckr__sink_put(&o, "-", 1);
+    v = fabs(v);
+    if (v > 0) k = ckr__shortest(v, d);
+    int n = (int)strlen(d);
+    if (k > 16 || k < -3) ckr__put_scaled(&o, d, k, yaml);    /* repr: 1e16 on, below 1e-4 */
+    else ckr__put_fixed(&o, d, k, n > k ? n - k : 1);
+    return o.n;
+}
+
+/* The same, and what is not finite: .inf and .nan, of JSON Infinity and NaN. */
 static void ckr__put_double(ckr__buf *b, double v, bool yaml)
 {
-    char d[CKR__DIGITS] = "0", text[64];       /* 17 digits, 16 zeros and an exponent at most */
-    ckr__sink o = { text, sizeof text, 0 };
-    const bool number = fabs(v) <= DBL_MAX;
-    int k = 1;
-    if (v == v && signbit(v)) ckr__buf_u8(b, '-');
-    v = fabs(v);
-    if (number && v > 0) k = ckr__shortest(v, d);
-    int n = (int)strlen(d);
-    if (v != v) ckr__buf_str(b, yaml ? ".nan" : "NaN");
-    else if (!number) ckr__buf_str(b, yaml ? ".inf" : "Infinity");
-    else if (k > 16 || k < -3) ckr__put_scaled(&o, d, k, yaml);    /* repr: 1e16 on, below 1e-4 */
-    else ckr__put_fixed(&o, d, k, n > k ? n - k : 1);
-    ckr__buf_put(b, text, o.n);
+    char text[64];
+    if (fabs(v) <= DBL_MAX) ckr__buf_put(b, text, ckr__repr(v, yaml, text));
+    else if (v != v) ckr__buf_str(b, yaml ? ".nan" : "NaN");
+    else ckr__buf_str(b, yaml ? &"-.inf"[v > 0] : &"-Infinity"[v > 0]);
+}
+
+static CKR__NOINLINE size_t ckr__number_body(const ckr_node *n, char *out, size_t cap)
+{
+    char text[CKR__INT_TEXT];
+    size_t at = 0, size = 0;
+    if (n && n->kind == CKR_NODE_INT)
+        size = (size_t)ckr__sprint(text, sizeof text, "%lld", (long long)n->u.i);
+    else if (n && n->kind == CKR_NODE_BIGINT)
+        size = CKR__INT_TEXT - (at = ckr__bigint_text(n, text));
+    else if (n && n->kind == CKR_NODE_FLOAT && !(fabs(n->u.f) <= DBL_MAX))
+        size = (size_t)ckr__sprint(text, sizeof text, "%g", n->u.f);   /* nan, inf, -inf */
+    else if (n && n->kind == CKR_NODE_FLOAT)
+        size = ckr__repr(n->u.f, false, text);
+    if (!cap || !out) return size;
+    const size_t kept = size < cap ? size : cap - 1;
+    memcpy(out, text + at, kept);
+    out[kept] = 0;
+    return size;
+}
+
+CKR_API size_t ckr_node_number(const ckr_node *n, char *out, size_t cap)
+{
+    CKR__IN_FENV(size_t, ckr__number_body(n, out, cap));
 }
 
 static const char *ckr__double_text(ckr__ctx *c, double v, bool yaml)
@@ -22530,8 +22591,9 @@ static bool ckr__derive_index(const uint32_t size[CKR__AXES], const uint32_t at[
 static const char ckr__base64_digits[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-static size_t ckr__base64_put(const uint8_t *p, size_t n, char *out)
+CKR_API size_t ckr_base64(const void *bytes, size_t n, char *out)
 {
+    const uint8_t *p = (const uint8_t *)bytes;
     const char *digit = ckr__base64_digits;
     size_t at = 0;
     for (size_t i = 0; i < n; i += 3) {
@@ -22546,7 +22608,7 @@ static size_t ckr__base64_put(const uint8_t *p, size_t n, char *out)
     return at;
 }
 
-/* Only what ckr__base64_put writes; false: something else, or more than `cap`. */
+/* Only what ckr_base64 writes; false: something else, or more than `cap`. */
 static bool ckr__base64_get(const char *s, size_t n, uint8_t *out, size_t cap, size_t *size)
 {
     const size_t pads = n % 4 || !n || s[n - 1] != '=' ? 0 : s[n - 2] == '=' ? 2u : 1u;
@@ -23282,7 +23344,7 @@ static void ckr__remap_repair(ckr__remap *m)
         if (m->all[i]->repaired) ckr__cell_retire(m, m->all[i]);
 }
 
-static void ckr__root_cell(const ckr__remap *m, const ckr__cell *cell, ckr__sha256 *h)
+static void ckr__root_cell(const ckr__remap *m, const ckr__cell *cell, ckr_sha256 *h)
 {
     const ckr__fam *f = ckr__fam_of_tag(m, cell->id.tag);
     uint8_t head[3], at[1 + 4 * CKR__AXES + 5], state[CKR__RNG_CANONICAL_MAX];
@@ -23299,15 +23361,15 @@ static void ckr__root_cell(const ckr__remap *m, const ckr__cell *cell, ckr__sha2
         }
     at[n] = ckr__rng_row_of(cell->state->kind)->family;
     ckr__store_u32(at + n + 1, (uint32_t)size);
-    ckr__sha256_update(h, head, 3);
-    ckr__sha256_update(h, f->text, len);
-    ckr__sha256_update(h, at, n + 5);
-    ckr__sha256_update(h, state, size);
+    ckr_sha256_update(h, head, 3);
+    ckr_sha256_update(h, f->text, len);
+    ckr_sha256_update(h, at, n + 5);
+    ckr_sha256_update(h, state, size);
 }
 
-static void ckr__remap_take_key(ckr__remap *m, ckr__sha256 *h)
+static void ckr__remap_take_key(ckr__remap *m, ckr_sha256 *h)
 {
-    ckr__sha256_final(h, m->root);
+    ckr_sha256_final(h, m->root);
     m->key[0] = ckr__load_u32(m->root);
     m->key[1] = ckr__load_u32(m->root + 4);
     m->have_key = true;
@@ -23318,15 +23380,15 @@ static void ckr__remap_root(ckr__remap *m)
 {
     ckr__cell **v = CKR__NEW_N(m->c, ckr__cell *, m->n_all);
     uint8_t count[4];
-    ckr__sha256 h;
+    ckr_sha256 h;
     size_t n = 0;
     for (size_t i = 0; v && i < m->n_all; i++)
         if (m->all[i]->saved && m->all[i]->state) v[n++] = m->all[i];
     if (!v || !ckr__sort(m->c, (void **)(void *)v, n, ckr__cell_cmp)) return;
-    ckr__sha256_init(&h);
-    ckr__sha256_update(&h, "ckptresume/rng-root/v1", 23);
+    ckr_sha256_init(&h);
+    ckr_sha256_update(&h, "ckptresume/rng-root/v1", 23);
     ckr__store_u32(count, (uint32_t)n);
-    ckr__sha256_update(&h, count, 4);
+    ckr_sha256_update(&h, count, 4);
     for (size_t i = 0; i < n; i++) ckr__root_cell(m, v[i], &h);
     ckr__remap_take_key(m, &h);
 }
@@ -23334,14 +23396,14 @@ static void ckr__remap_root(ckr__remap *m)
 /* The user's seed: another key, and nothing of what was is used again. */
 static void ckr__remap_reseed(ckr__remap *m)
 {
-    ckr__sha256 h;
+    ckr_sha256 h;
     uint8_t seed[16];
     ckr__store_u32(seed, m->key[0]);
     ckr__store_u32(seed + 4, m->key[1]);
     ckr__store_u64(seed + 8, m->job->seed);
-    ckr__sha256_init(&h);
-    ckr__sha256_update(&h, "ckptresume/rng-seed/v1", 23);
-    ckr__sha256_update(&h, seed, 16);
+    ckr_sha256_init(&h);
+    ckr_sha256_update(&h, "ckptresume/rng-seed/v1", 23);
+    ckr_sha256_update(&h, seed, 16);
     ckr__remap_take_key(m, &h);
     for (uint64_t i = 0; i < m->n_all; i++) ckr__cell_retire(m, m->all[i]);
 }
@@ -23802,7 +23864,7 @@ static ckr_node *ckr__record_put(ckr__remap *m, const ckr__cell *x)
         ckr__node_set(c, n, "step", ckr__make_int(c, x->step));
         ckr__node_set(c, n, "state",
                       ckr__make_text(c, CKR_NODE_STR, text,
-                                     ckr__base64_put(bytes, ckr__pack(x->state, bytes), text)));
+                                     ckr_base64(bytes, ckr__pack(x->state, bytes), text)));
     }
     return n;
 }
@@ -25641,7 +25703,7 @@ static ckr_node *ckr__dict_under(ckr__ctx *c, ckr_node *d, const char *key)
 static ckr_node *ckr__carry_base64(ckr__ctx *c, const uint8_t *p, size_t n)
 {
     char *text = (char *)ckr__arena(c, n / 3 * 4 + 8);
-    return text ? ckr__make_text(c, CKR_NODE_STR, text, ckr__base64_put(p, n, text)) : NULL;
+    return text ? ckr__make_text(c, CKR_NODE_STR, text, ckr_base64(p, n, text)) : NULL;
 }
 
 /* [dtype, shape, base64, numpy's dtype]; NULL: too large, or not plain. */
@@ -33718,7 +33780,7 @@ static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_tensor *const *list, 
                                     const bool *use, uint8_t total[16])
 {
     ckr_tensor **order = CKR__NEW_N(c, ckr_tensor *, n);
-    ckr__sha256 h;
+    ckr_sha256 h;
     ckr__digest_tables *tables = CKR__NEW(c, ckr__digest_tables);
     uint8_t sum[32];
     uint64_t m = 0;
@@ -33727,7 +33789,7 @@ static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_tensor *const *list, 
         if (list[i] && (!use || use[i])) memcpy(&order[m++], &list[i], sizeof *order);
     if (!ckr__sort(c, (void **)(void *)order, (size_t)m, ckr__tensor_cmp)) return CKR_E_NOMEM;
     ckr__digest_tables_init(tables);
-    ckr__sha256_init(&h);
+    ckr_sha256_init(&h);
     for (uint64_t i = 0; i < m; i++) {
         const ckr_tensor *t = order[i], *u = ckr__master_param(order, m, i);
         uint8_t d[16];
@@ -33736,11 +33798,11 @@ static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_tensor *const *list, 
         memcpy(d, each[t->index], 16);
         if (ckr__is_step(t) && ckr__step_value(t, steps[t->index], &step))
             ckr__step_digest(tables, step, d);
-        ckr__sha256_update(&h, t->name, strlen(t->name) + 1);
-        ckr__sha256_update(&h, t->slot, strlen(t->slot) + 1);
-        ckr__sha256_update(&h, d, 16);
+        ckr_sha256_update(&h, t->name, strlen(t->name) + 1);
+        ckr_sha256_update(&h, t->slot, strlen(t->slot) + 1);
+        ckr_sha256_update(&h, d, 16);
     }
-    ckr__sha256_final(&h, sum);
+    ckr_sha256_final(&h, sum);
     memcpy(total, sum, 16);
     return CKR_OK;
 }

@@ -155,9 +155,16 @@ static const char *group_label(const ckr_group *g)
 static int lr_svg_file(job *j, const lr_series *s)
 {
     FILE *f = file_open(j->o.svg, "wb");
-    bool ok = f != NULL && lr_svg(f, s);
+    text t;
+    bool ok = f != NULL;
+    memset(&t, 0, sizeof t);
+    t.to = f;
+    ok = ok && lr_svg(&t, s);
+    text_drain(&t);
     const int why = errno;
     if (f && fclose(f) != 0) ok = false;
+    ok = ok && !t.failed;
+    text_free(&t);
     if (ok) return CODE_DONE;
     error_set(&j->err, CKR_E_IO, CKR_ITEM_IO_WRITE, NULL);
     snprintf(j->err.file, sizeof j->err.file, "%.250s", j->o.svg);
@@ -187,11 +194,9 @@ static int lr_show(job *j, const curves *c, const report *notes)
     s.after = c->after;
     s.resume_at = c->facts->resume_at;
     s.unit = "step";
-    s.width = j->out.width;
     if (j->o.svg) code = lr_svg_file(j, &s);
-    text_drain(&j->out);
-    if (code == CODE_DONE && j->o.csv) ok = lr_csv(stdout, &s);
-    else if (code == CODE_DONE && !j->o.json && !j->o.quiet) ok = lr_table(stdout, &s);
+    if (code == CODE_DONE && j->o.csv) ok = lr_csv(&j->out, &s);
+    else if (code == CODE_DONE && !j->o.json && !j->o.quiet) ok = lr_table(&j->out, &s);
     if (!ok) j->out.failed = true;
     free((void *)names);
     if (code == CODE_DONE && !j->o.csv && !j->o.json && !j->o.quiet)

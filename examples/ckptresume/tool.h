@@ -292,12 +292,11 @@ typedef struct lr_series {
     int64_t resume_at;         /* first update after the resume: after counts from here */
     const char *unit;          /* of an update, NULL: "step"                           */
     const char *const *notes;  /* the last is NULL; NULL: none                         */
-    size_t width;              /* columns of the table's lines, 0: 100                 */
 } lr_series;
 
-bool lr_table(FILE *file, const lr_series *s);
-bool lr_csv(FILE *file, const lr_series *s);
-bool lr_svg(FILE *file, const lr_series *s);
+bool lr_table(text *o, const lr_series *s);
+bool lr_csv(text *o, const lr_series *s);
+bool lr_svg(text *o, const lr_series *s);
 
 /* ---- args.c, help.c ---- */
 
