@@ -62393,7 +62393,7 @@ static ckr_node *ckr__prog_streams(ckr__ctx *c, const ckr_state *s)
     for (uint64_t i = 0; i < s->n_rng; i++) {
         const ckr_stream *x = &s->rng[i];
         if (!x->value) continue;
-        const size_t n = ckr__base64_put(bytes, ckr__pack(x->value, bytes), text);
+        const size_t n = ckr_base64(bytes, ckr__pack(x->value, bytes), text);
         ckr__node_push(c, list, ckr__make_dict(c, "rank", ckr__make_int(c, x->rank),
                                                "name", ckr__make_str(c, x->name),
                                                "scope", ckr__make_str(c, x->scope),
