@@ -15,8 +15,7 @@ static bool is_left_out(const ckr_note *n)
 static void digest_json_left_out(json *w, const ckr_state *s)
 {
     uint64_t i;
-    json_key(w, "report");
-    json_open(w, "[");
+    json_list(w, "report");
     for (i = 0; i < s->n_notes; i++)
         if (is_left_out(&s->notes[i])) json_entry(w, &s->notes[i]);
     json_close(w, "]");
@@ -36,13 +35,10 @@ static void digest_json(job *j, const ckr_state *s, const digest16 *each, const 
 {
     json w;
     uint64_t i;
-    w.t = &j->out;
-    w.comma = false;
-    json_open(&w, "{");
+    json_begin(&w, &j->out);
     json_key(&w, "digest");
     json_hex(&w, total, 16);
-    json_key(&w, "tensors");
-    json_open(&w, "[");
+    json_list(&w, "tensors");
     for (i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
         json_open(&w, "{");
@@ -57,8 +53,7 @@ static void digest_json(job *j, const ckr_state *s, const digest16 *each, const 
     }
     json_close(&w, "]");
     digest_json_left_out(&w, s);
-    json_close(&w, "}");
-    text_str(&j->out, "\n");
+    json_end(&w);
 }
 
 static void digest_text(job *j, const ckr_state *s, const digest16 *each, const digest16 total)
@@ -126,16 +121,13 @@ static void check_json(job *j, const ckr_ckpt *c, const report *notes, uint64_t 
                        bool sound)
 {
     json w;
-    w.t = &j->out;
-    w.comma = false;
-    json_open(&w, "{");
+    json_begin(&w, &j->out);
     json_head(&w, c);
     json_pair_uint(&w, "bytes_read", bytes_read);
     json_key(&w, "sound");
     json_bool(&w, sound);
     json_report(&w, notes);
-    json_close(&w, "}");
-    text_str(&j->out, "\n");
+    json_end(&w);
 }
 
 static void check_text(job *j, const ckr_ckpt *c, const report *notes, uint64_t bytes_read,

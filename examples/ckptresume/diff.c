@@ -50,13 +50,11 @@ static void place_of(const ckr_tensor *t, uint64_t element, int64_t place[CKR_MA
 
 static void json_sides(json *w, const ckr_tensor_diff *x)
 {
-    json_key(w, "dtype");
-    json_open(w, "[");
+    json_list(w, "dtype");
     json_string(w, x->a ? ckr_dtype_name(x->a->dtype) : NULL);
     json_string(w, x->b ? ckr_dtype_name(x->b->dtype) : NULL);
     json_close(w, "]");
-    json_key(w, "shape");
-    json_open(w, "[");
+    json_list(w, "shape");
     if (x->a) json_shape(w, x->a->n_dims, x->a->shape);
     else json_raw(w, "null");
     if (x->b) json_shape(w, x->b->n_dims, x->b->shape);
@@ -96,8 +94,7 @@ static void json_tensors(json *w, const options *o, const ckr_diff *d, const cha
                          bool within)
 {
     uint64_t i;
-    json_key(w, key);
-    json_open(w, "[");
+    json_list(w, key);
     for (i = 0; i < d->n_tensors; i++) {
         const ckr_tensor_diff *x = &d->tensors[i];
         if (x->where != where || is_within(o, x) != within) continue;
@@ -127,8 +124,7 @@ static void json_components(json *w, const char *key, uint32_t bits)
     static const char *const names[] = { "params", "optimizer", "groups", "schedule", "rng",
                                          "progress", "data" };
     size_t i;
-    json_key(w, key);
-    json_open(w, "[");
+    json_list(w, key);
     for (i = 0; i < COUNT_OF(names); i++)
         if (bits >> i & 1) json_string(w, names[i]);
     json_close(w, "]");
@@ -142,29 +138,24 @@ static void diff_json(job *j, const answer *r)
     json w;
     size_t k;
     uint64_t i;
-    w.t = &j->out;
-    w.comma = false;
-    json_open(&w, "{");
+    json_begin(&w, &j->out);
     json_key(&w, "same");
     json_bool(&w, r->same);
     json_components(&w, "both", d->both);
     json_components(&w, "one", d->one);
-    json_key(&w, "tensors");
-    json_open(&w, "{");
+    json_dict(&w, "tensors");
     json_tensors(&w, &j->o, d, "only_a", -1, false);
     json_tensors(&w, &j->o, d, "only_b", 1, false);
     json_tensors(&w, &j->o, d, "different", 0, false);
     if (j->o.tolerance) json_tensors(&w, &j->o, d, "within", 0, true);
     json_close(&w, "}");
     for (k = 0; k < COUNT_OF(sections); k++) {
-        json_key(&w, sections[k]);
-        json_open(&w, "[");
+        json_list(&w, sections[k]);
         for (i = 0; i < d->n_others; i++)
             if (!strcmp(diff_section(&d->others[i]), sections[k])) json_entry(&w, &d->others[i]);
         json_close(&w, "]");
     }
-    json_close(&w, "}");
-    text_str(&j->out, "\n");
+    json_end(&w);
 }
 
 /* >>diff.slots ---------------------------------------------------------------- */

@@ -120,8 +120,7 @@ static void json_stats(json *w, const ckr_tensor *t, const ckr_stats *s)
         { "std", s->std, 0 }
     };
     size_t i;
-    json_key(w, "stats");
-    json_open(w, "{");
+    json_dict(w, "stats");
     json_pair_uint(w, "elements", s->n);
     json_pair_uint(w, "nan", s->n_nan);
     json_pair_uint(w, "inf", s->n_inf);
@@ -148,14 +147,12 @@ static void inspect_json_tensors(json *w, const listed *l, bool list, const ckr_
         if (!strcmp(s->tensors[i]->slot, "param") && !s->tensors[i]->buffer) params += n;
         bytes += n * ckr_dtype_size(s->tensors[i]->dtype);
     }
-    json_key(w, "tensors");
-    json_open(w, "{");
+    json_dict(w, "tensors");
     json_pair_uint(w, "count", s->n_tensors);
     json_pair_uint(w, "params", params);
     json_pair_uint(w, "bytes", bytes);
     if (list) {
-        json_key(w, "list");
-        json_open(w, "[");
+        json_list(w, "list");
         for (i = 0; i < l->n; i++) {
             const ckr_tensor *t = l->tensors[i];
             json_open(w, "{");
@@ -176,8 +173,7 @@ static void inspect_json_tensors(json *w, const listed *l, bool list, const ckr_
 static void inspect_json_groups(json *w, const ckr_ckpt *c, const ckr_state *s)
 {
     uint64_t i, k;
-    json_key(w, "groups");
-    json_open(w, "[");
+    json_list(w, "groups");
     for (i = 0; i < s->n_groups; i++) {
         const ckr_group *g = &s->groups[i];
         json_open(w, "{");
@@ -186,8 +182,7 @@ static void inspect_json_groups(json *w, const ckr_ckpt *c, const ckr_state *s)
         json_key(w, "hyper");
         if (g->hyper) json_node(w, c, g->hyper);
         else json_raw(w, "{}");
-        json_key(w, "params");
-        json_open(w, "[");
+        json_list(w, "params");
         for (k = 0; k < g->n_params; k++) json_string(w, g->params[k]);
         json_close(w, "]");
         json_close(w, "}");
@@ -198,8 +193,7 @@ static void inspect_json_groups(json *w, const ckr_ckpt *c, const ckr_state *s)
 static void inspect_json_schedules(json *w, const ckr_ckpt *c, const ckr_state *s)
 {
     uint64_t i;
-    json_key(w, "schedules");
-    json_open(w, "[");
+    json_list(w, "schedules");
     for (i = 0; i < s->n_schedules; i++) {
         const ckr_schedule_facts h = ckr_schedule_info(ckr_ckpt_schedule(c, i));
         json_open(w, "{");
@@ -217,14 +211,12 @@ static void inspect_json_schedules(json *w, const ckr_ckpt *c, const ckr_state *
 static void inspect_json_rng(json *w, const ckr_state *s)
 {
     uint64_t i = 0;
-    json_key(w, "rng");
-    json_open(w, "[");
+    json_list(w, "rng");
     while (i < s->n_rng) {
         const uint32_t rank = s->rng[i].rank;
         json_open(w, "{");
         json_pair_uint(w, "rank", rank);
-        json_key(w, "streams");
-        json_open(w, "[");
+        json_list(w, "streams");
         for (; i < s->n_rng && s->rng[i].rank == rank; i++) {
             json_open(w, "{");
             json_pair(w, "kind", s->rng[i].kind);
@@ -245,16 +237,13 @@ static void inspect_json(job *j, const ckr_ckpt *c, const listed *l)
     const report notes = report_of(s->notes, s->n_notes, NULL, 0);
     json w;
     uint64_t i;
-    w.t = &j->out;
-    w.comma = false;
-    json_open(&w, "{");
+    json_begin(&w, &j->out);
     json_head(&w, c);
     inspect_json_tensors(&w, l, j->o.tensors, s);
     inspect_json_groups(&w, c, s);
     inspect_json_schedules(&w, c, s);
     inspect_json_rng(&w, s);
-    json_key(&w, "ties");
-    json_open(&w, "[");
+    json_list(&w, "ties");
     for (i = 0; i < s->n_ties; i++) {
         json_open(&w, "[");
         json_string(&w, s->ties[i].name);
@@ -262,13 +251,11 @@ static void inspect_json(job *j, const ckr_ckpt *c, const listed *l)
         json_close(&w, "]");
     }
     json_close(&w, "]");
-    json_key(&w, "leftovers");
-    json_open(&w, "[");
+    json_list(&w, "leftovers");
     for (i = 0; i < s->n_leftovers; i++) json_string(&w, s->leftovers[i].path);
     json_close(&w, "]");
     json_report(&w, &notes);
-    json_close(&w, "}");
-    text_str(&j->out, "\n");
+    json_end(&w);
 }
 
 /* "bfloat16", or how many tensors have which, of the three that most

@@ -427,6 +427,32 @@ void json_key(json *w, const char *s)
     w->comma = false;
 }
 
+void json_list(json *w, const char *key)
+{
+    json_key(w, key);
+    json_open(w, "[");
+}
+
+void json_dict(json *w, const char *key)
+{
+    json_key(w, key);
+    json_open(w, "{");
+}
+
+/* The whole document is an object. */
+void json_begin(json *w, text *t)
+{
+    w->t = t;
+    w->comma = false;
+    json_open(w, "{");
+}
+
+void json_end(json *w)
+{
+    json_close(w, "}");
+    text_str(w->t, "\n");
+}
+
 void json_int(json *w, int64_t v)
 {
     json_comma(w);
