@@ -787,6 +787,27 @@ CKR_API bool ckr_node_i64(const ckr_node *n, int64_t *out); /* BOOL, INT; exact 
 CKR_API bool ckr_node_f64(const ckr_node *n, double *out);            /* INT too        */
 CKR_API const char *ckr_node_str(const ckr_node *n);                  /* NULL when no STR */
 
+/* For who prints what is in a tree. ckr_node_number: INT, BIGINT or FLOAT as Python's repr has it,
+   which is never the locale's; ends in a NUL if cap > 0. Returns its length, as snprintf does; 0:
+   it is none, or longer than Python would print (4300 digits).
+   ckr_utf8: length of the sequence at s, of which n bytes are there, and its code point (which may
+   be NULL); 0: it is no UTF-8 (RFC 3629). ckr_base64: 4 characters for 3 bytes each, = at the end;
+   returns their number; no NUL. All are thread-safe and allocate nothing. */
+CKR_API size_t ckr_node_number(const ckr_node *n, char *out, size_t cap);
+CKR_API size_t ckr_utf8(const char *s, size_t n, uint32_t *code);
+CKR_API size_t ckr_base64(const void *bytes, size_t n, char *out);
+
+/* SHA-256 (FIPS 180-4), with the processor's instructions where it has them. */
+typedef struct ckr_sha256 {
+    uint32_t h[8];
+    uint64_t n;                /* bytes so far                                          */
+    uint8_t  part[64];
+    bool     fast;             /* the processor has SHA instructions                    */
+} ckr_sha256;
+CKR_API void ckr_sha256_init(ckr_sha256 *s);
+CKR_API void ckr_sha256_update(ckr_sha256 *s, const void *bytes, size_t n);
+CKR_API void ckr_sha256_final(ckr_sha256 *s, uint8_t out[32]);
+
 /* >>api.state ----------------------------------------------------------------- */
 /* The run state: plain data. ckr_ckpt_open fills one from files; a program with a format of
    its own fills one by hand (ckr_ckpt_create, ckr_ckpt_put) and uses everything below.   */
@@ -1405,6 +1426,19 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
 CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *c, uint8_t (*each)[16], uint8_t total[16],
                                    ckr_error *err);
 
+/* What a tensor's elements are like, from one pass over its bytes, the same for any number of
+   threads. min, max, mean and std are of the finite elements (std: of the population, divided by
+   their number), NaN where there is none or the dtype has no numbers (complex, packed). Integers
+   and bools: exact, mean and std rounded once at the end; of 64 bits `least` and `most` hold what
+   a double does not. Ranks' copies of one element are one. */
+typedef struct ckr_stats {
+    uint64_t n, n_nan, n_inf, n_zero;  /* elements; of them                              */
+    double   min, max, mean, std;
+    int64_t  least, most;              /* of integers; uint64 as two's complement        */
+} ckr_stats;
+CKR_API ckr_result ckr_ckpt_stats(const ckr_ckpt *c, const ckr_tensor *const *tensors, size_t n,
+                                  ckr_stats *out, ckr_error *err);
+
 /* Reads every byte: checksums, completeness, copies and ties equal, masters round to parameters.
    The notes live with `c`'s report, which the caller frees. */
 typedef struct ckr_report {
@@ -1419,15 +1453,26 @@ CKR_API void       ckr_report_free(ckr_report *r);
 typedef struct ckr_tensor_diff {
     const char *name, *slot;
     int         where;                 /* -1 only in a, 1 only in b, 0 in both but different */
-    uint64_t    n_elements;            /* different ones; shape or dtype: all              */
-    double      max_abs;               /* complex: of the difference's modulus             */
-    uint64_t    max_ulp;               /* CKR_NO_ULP: no float16, bfloat16, float32, float64 */
+    uint64_t    n_elements;            /* different ones; of another shape, or not there: all */
+    double      max_abs;               /* complex: of the difference's modulus. NaN: of a NaN and
+                                          another value, or of what was not compared         */
+    uint64_t    max_ulp;               /* steps from one float to the next, over 0 where the signs
+                                          differ; CKR_NO_ULP: in no dtype of both sides, or
+                                          none of float16, bfloat16, float32, float64        */
+    const ckr_tensor *a, *b;           /* dtypes and shapes; NULL: not there. Of the checkpoints */
+    ckr_dtype   as;                    /* both were cast to it and compared; of two dtypes it is
+                                          the narrower, or float64; NONE: were not compared  */
+    uint64_t    n_signs;               /* of the different ones, those with another sign     */
+    uint64_t    worst;                 /* the first element with max_abs, row-major: its values */
+    double      worst_a, worst_b;
 } ckr_tensor_diff;
 typedef struct ckr_diff {
-    const ckr_tensor_diff *tensors;
+    const ckr_tensor_diff *tensors;    /* dtypes differ: also where n_elements is 0          */
     uint64_t n_tensors;
     const ckr_note *others;            /* CKR_CHANGED: differs; CKR_APPROX: was not compared */
     uint64_t n_others;
+    uint32_t both, one;                /* bits CKR_PARAMS..CKR_DATA: what both have; what only one
+                                          has. Nothing is said of the rest: neither has it  */
 } ckr_diff;
 CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff **out,
                                  ckr_error *err);
@@ -5067,13 +5112,6 @@ static void ckr__digest_final(const uint64_t acc[2], ckr_dtype dtype, uint32_t n
 /* >>sha256 -------------------------------------------------------------------- */
 /* FIPS 180-4. */
 
-typedef struct ckr__sha256 {
-    uint32_t h[8];
-    uint64_t n;                /* bytes so far                                          */
-    uint8_t  part[64];
-    bool     fast;             /* the processor has SHA instructions                    */
-} ckr__sha256;
-
 static const uint32_t ckr__sha256_k[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
@@ -5163,7 +5201,7 @@ static void ckr__sha256_ni(uint32_t h[8], const uint8_t *p, size_t n)
 }
 #endif
 
-static void ckr__sha256_run(ckr__sha256 *s, const uint8_t *p, size_t n)
+static void ckr__sha256_run(ckr_sha256 *s, const uint8_t *p, size_t n)
 {
 #ifdef CKR__X64
     if (s->fast) {
@@ -5174,7 +5212,7 @@ static void ckr__sha256_run(ckr__sha256 *s, const uint8_t *p, size_t n)
     ckr__sha256_blocks(s->h, p, n);
 }
 
-static void ckr__sha256_init(ckr__sha256 *s)
+CKR_API void ckr_sha256_init(ckr_sha256 *s)
 {
     static const uint32_t h[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                    0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
@@ -5185,7 +5223,7 @@ static void ckr__sha256_init(ckr__sha256 *s)
 #endif
 }
 
-static void ckr__sha256_update(ckr__sha256 *s, const void *bytes, size_t n)
+CKR_API void ckr_sha256_update(ckr_sha256 *s, const void *bytes, size_t n)
 {
     const uint8_t *p = (const uint8_t *)bytes;
     size_t have = (size_t)(s->n & 63);
@@ -5202,14 +5240,14 @@ static void ckr__sha256_update(ckr__sha256 *s, const void *bytes, size_t n)
     if (n % 64) memcpy(s->part, p + n / 64 * 64, n % 64);
 }
 
-static void ckr__sha256_final(ckr__sha256 *s, uint8_t out[32])
+CKR_API void ckr_sha256_final(ckr_sha256 *s, uint8_t out[32])
 {
     uint64_t bits = s->n * 8;
     uint8_t pad[72] = CKR_ZERO;
     size_t n = 64 - (size_t)((s->n + 8) & 63);
     pad[0] = 0x80;
     for (size_t i = 0; i < 8; i++) pad[n + i] = (uint8_t)(bits >> (56 - 8 * i));
-    ckr__sha256_update(s, pad, n + 8);
+    ckr_sha256_update(s, pad, n + 8);
     for (size_t i = 0; i < 32; i++) out[i] = (uint8_t)(s->h[i / 4] >> (24 - 8 * (i % 4)));
 }
 
@@ -5220,6 +5258,7 @@ static void ckr__sha256_final(ckr__sha256 *s, uint8_t out[32])
 
 #define CKR__MAX_DIGITS 4300   /* of an integer; Python's own limit for int(str)        */
 #define CKR__INT_LIMBS (CKR__MAX_DIGITS * 4 / 32 + 2)
+#define CKR__INT_TEXT (12 * CKR__INT_LIMBS)
 
 static bool ckr__text_is(const char *s, size_t n, const char *what)
 {
@@ -5254,6 +5293,14 @@ static uint32_t ckr__utf8_get(const uint8_t *p, const uint8_t *end, size_t *len)
     if (n == 0) return 0xfffd;
     for (cp = p[0] & mask[n], i = 1; i < n; i++) cp = cp << 6 | (p[i] & 0x3fu);
     return cp;
+}
+
+CKR_API size_t ckr_utf8(const char *s, size_t n, uint32_t *code)
+{
+    const uint8_t *p = (const uint8_t *)s;
+    size_t len = s ? ckr__utf8_len(p, p + n) : 0, k;
+    if (code) *code = len ? ckr__utf8_get(p, p + len, &k) : 0;
+    return len;
 }
 
 static size_t ckr__utf8_put(char *dst, uint32_t cp)
@@ -5366,15 +5413,15 @@ static ckr_node *ckr__make_digits(ckr__ctx *c, const uint8_t *p, size_t n, uint3
     return ckr__make_text(c, CKR_NODE_BIGINT, (const char *)bytes, k);
 }
 
-/* BIGINT in decimal; false when it is longer than Python would print. */
-static bool ckr__put_bigint(ckr__buf *b, const ckr_node *n)
+/* BIGINT in decimal, at the end of `text`: where it begins; CKR__INT_TEXT when it is longer than
+   Python would print. */
+static size_t ckr__bigint_text(const ckr_node *n, char text[CKR__INT_TEXT])
 {
     uint32_t limb[CKR__INT_LIMBS];
-    char text[sizeof limb * 3];
     const uint8_t *p = (const uint8_t *)n->u.str;
-    size_t n_limbs = (size_t)(n->count / 4 + 1), at = sizeof text;
+    size_t n_limbs = (size_t)(n->count / 4 + 1), at = CKR__INT_TEXT;
     bool neg = n->count && p[n->count - 1] >= 0x80;
-    if (n->count > sizeof limb - 4) return false;
+    if (n->count > sizeof limb - 4) return at;
     for (size_t i = 0; i < n_limbs; i++) {
         uint8_t w[4];
         for (size_t k = 0; k < 4; k++) w[k] = i * 4 + k < n->count ? p[i * 4 + k] : neg ? 0xff : 0;
@@ -5391,28 +5438,66 @@ static bool ckr__put_bigint(ckr__buf *b, const ckr_node *n)
         while (n_limbs > 1 && !limb[n_limbs - 1]) n_limbs--;
         for (int k = 0; k < 9; k++, rest /= 10) text[--at] = (char)('0' + rest % 10);
     } while (n_limbs > 1 || limb[0]);
-    while (at + 1 < sizeof text && text[at] == '0') at++;
+    while (at + 1 < CKR__INT_TEXT && text[at] == '0') at++;
+    if (CKR__INT_TEXT - at > CKR__MAX_DIGITS) return CKR__INT_TEXT;
     if (neg) text[--at] = '-';
-    ckr__buf_put(b, text + at, sizeof text - at);
-    return true;
+    return at;
 }
 
-/* Python's repr of a float; `yaml` as PyYAML spells it (1.0e-05, .inf, .nan). */
+static bool ckr__put_bigint(ckr__buf *b, const ckr_node *n)
+{
+    char text[CKR__INT_TEXT];
+    const size_t at = ckr__bigint_text(n, text);
+    ckr__buf_put(b, text + at, sizeof text - at);
+    return at < sizeof text;
+}
+
+/* Python's repr of a finite float; `yaml` as PyYAML spells it (1.0e-05). Its length. */
+static size_t ckr__repr(double v, bool yaml, char out[64])
+{
+    char d[CKR__DIGITS] = "0";
+    ckr__sink o = { out, 64, 0 };              /* 17 digits, 16 zeros and an exponent at most */
+    int k = 1;
+    if (signbit(v)) ckr__sink_put(&o, "-", 1);
+    v = fabs(v);
+    if (v > 0) k = ckr__shortest(v, d);
+    int n = (int)strlen(d);
+    if (k > 16 || k < -3) ckr__put_scaled(&o, d, k, yaml);    /* repr: 1e16 on, below 1e-4 */
+    else ckr__put_fixed(&o, d, k, n > k ? n - k : 1);
+    return o.n;
+}
+
+/* The same, and what is not finite: .inf and .nan, of JSON Infinity and NaN. */
 static void ckr__put_double(ckr__buf *b, double v, bool yaml)
 {
-    char d[CKR__DIGITS] = "0", text[64];       /* 17 digits, 16 zeros and an exponent at most */
-    ckr__sink o = { text, sizeof text, 0 };
-    const bool number = fabs(v) <= DBL_MAX;
-    int k = 1;
-    if (v == v && signbit(v)) ckr__buf_u8(b, '-');
-    v = fabs(v);
-    if (number && v > 0) k = ckr__shortest(v, d);
-    int n = (int)strlen(d);
-    if (v != v) ckr__buf_str(b, yaml ? ".nan" : "NaN");
-    else if (!number) ckr__buf_str(b, yaml ? ".inf" : "Infinity");
-    else if (k > 16 || k < -3) ckr__put_scaled(&o, d, k, yaml);    /* repr: 1e16 on, below 1e-4 */
-    else ckr__put_fixed(&o, d, k, n > k ? n - k : 1);
-    ckr__buf_put(b, text, o.n);
+    char text[64];
+    if (fabs(v) <= DBL_MAX) ckr__buf_put(b, text, ckr__repr(v, yaml, text));
+    else if (v != v) ckr__buf_str(b, yaml ? ".nan" : "NaN");
+    else ckr__buf_str(b, yaml ? &"-.inf"[v > 0] : &"-Infinity"[v > 0]);
+}
+
+static CKR__NOINLINE size_t ckr__number_body(const ckr_node *n, char *out, size_t cap)
+{
+    char text[CKR__INT_TEXT];
+    size_t at = 0, size = 0;
+    if (n && n->kind == CKR_NODE_INT)
+        size = (size_t)ckr__sprint(text, sizeof text, "%lld", (long long)n->u.i);
+    else if (n && n->kind == CKR_NODE_BIGINT)
+        size = CKR__INT_TEXT - (at = ckr__bigint_text(n, text));
+    else if (n && n->kind == CKR_NODE_FLOAT && !(fabs(n->u.f) <= DBL_MAX))
+        size = (size_t)ckr__sprint(text, sizeof text, "%g", n->u.f);   /* nan, inf, -inf */
+    else if (n && n->kind == CKR_NODE_FLOAT)
+        size = ckr__repr(n->u.f, false, text);
+    if (!cap || !out) return size;
+    const size_t kept = size < cap ? size : cap - 1;
+    memcpy(out, text + at, kept);
+    out[kept] = 0;
+    return size;
+}
+
+CKR_API size_t ckr_node_number(const ckr_node *n, char *out, size_t cap)
+{
+    CKR__IN_FENV(size_t, ckr__number_body(n, out, cap));
 }
 
 static const char *ckr__double_text(ckr__ctx *c, double v, bool yaml)
@@ -8271,6 +8356,14 @@ static double ckr__load_f64(ckr_dtype t, const uint8_t *p)
     case CKR_DTYPE_F8_E8M0: return ckr__f64_of_f8(t, *p);
     default: return ckr__nan();        /* no number                                      */
     }
+}
+
+/* Are its elements numbers, that have a double? */
+static bool ckr__has_values(ckr_dtype t)
+{
+    const uint8_t zero[16] = CKR_ZERO;
+    const double v = ckr__load_f64(t, zero);
+    return v == v;
 }
 
 /* What parameters are trained in. */
@@ -18828,6 +18921,17 @@ static ckr_result ckr__sched_proof(ckr__ctx *c, const ckr_schedule *want, const 
     return ok ? CKR_OK : ckr__oom(c);
 }
 
+/* Is the one the other, to the last bits? */
+static ckr_result ckr__sched_proven(ckr__ctx *c, const ckr_schedule *want, const ckr_schedule *made,
+                                    int64_t done, bool *proven)
+{
+    ckr__lr_proof proof = CKR_ZERO;
+    const bool known = made && !made->opaque && made->curve && want->curve;
+    const ckr_result r = known ? ckr__sched_proof(c, want, made, done, &proof) : CKR_OK;
+    *proven = known && r == CKR_OK && proof.worst <= CKR__LR_SAME;
+    return r;
+}
+
 /* >>schedule.rebase ----------------------------------------------------------- */
 
 typedef enum ckr__rebase {
@@ -22193,15 +22297,15 @@ static ckr_piece *ckr__piece_add(ckr__ctx *c, ckr_tensor *t, uint32_t n_dims, in
     return p;
 }
 
-/* An entry in the report of the context's object; the strings are copied, all but code and reason
-   may be NULL. Returns what has stopped the call before, or stops it now, for who is done: nobody
-   else need ask. */
 /* A text in the words of who asks. */
 static const char *ckr__said_in(const ckr__ctx *c, const char *text, char own[1024])
 {
     return text && !c->env.flags && strstr(text, "--") ? ckr__in_fields(text, own, 1024) : text;
 }
 
+/* An entry in the report of the context's object; the strings are copied, all but code may be NULL;
+   a reason is, where the two values say it. Returns what has stopped the call before, or stops it
+   now, for who is done: nobody else need ask. */
 static ckr_result ckr__say(ckr__ctx *c, const char *code, ckr_severity severity,
                            const char *subject, const char *was, const char *now,
                            const char *reason, const char *remedy)
@@ -22487,8 +22591,9 @@ static bool ckr__derive_index(const uint32_t size[CKR__AXES], const uint32_t at[
 static const char ckr__base64_digits[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-static size_t ckr__base64_put(const uint8_t *p, size_t n, char *out)
+CKR_API size_t ckr_base64(const void *bytes, size_t n, char *out)
 {
+    const uint8_t *p = (const uint8_t *)bytes;
     const char *digit = ckr__base64_digits;
     size_t at = 0;
     for (size_t i = 0; i < n; i += 3) {
@@ -22503,7 +22608,7 @@ static size_t ckr__base64_put(const uint8_t *p, size_t n, char *out)
     return at;
 }
 
-/* Only what ckr__base64_put writes; false: something else, or more than `cap`. */
+/* Only what ckr_base64 writes; false: something else, or more than `cap`. */
 static bool ckr__base64_get(const char *s, size_t n, uint8_t *out, size_t cap, size_t *size)
 {
     const size_t pads = n % 4 || !n || s[n - 1] != '=' ? 0 : s[n - 2] == '=' ? 2u : 1u;
@@ -23239,7 +23344,7 @@ static void ckr__remap_repair(ckr__remap *m)
         if (m->all[i]->repaired) ckr__cell_retire(m, m->all[i]);
 }
 
-static void ckr__root_cell(const ckr__remap *m, const ckr__cell *cell, ckr__sha256 *h)
+static void ckr__root_cell(const ckr__remap *m, const ckr__cell *cell, ckr_sha256 *h)
 {
     const ckr__fam *f = ckr__fam_of_tag(m, cell->id.tag);
     uint8_t head[3], at[1 + 4 * CKR__AXES + 5], state[CKR__RNG_CANONICAL_MAX];
@@ -23256,15 +23361,15 @@ static void ckr__root_cell(const ckr__remap *m, const ckr__cell *cell, ckr__sha2
         }
     at[n] = ckr__rng_row_of(cell->state->kind)->family;
     ckr__store_u32(at + n + 1, (uint32_t)size);
-    ckr__sha256_update(h, head, 3);
-    ckr__sha256_update(h, f->text, len);
-    ckr__sha256_update(h, at, n + 5);
-    ckr__sha256_update(h, state, size);
+    ckr_sha256_update(h, head, 3);
+    ckr_sha256_update(h, f->text, len);
+    ckr_sha256_update(h, at, n + 5);
+    ckr_sha256_update(h, state, size);
 }
 
-static void ckr__remap_take_key(ckr__remap *m, ckr__sha256 *h)
+static void ckr__remap_take_key(ckr__remap *m, ckr_sha256 *h)
 {
-    ckr__sha256_final(h, m->root);
+    ckr_sha256_final(h, m->root);
     m->key[0] = ckr__load_u32(m->root);
     m->key[1] = ckr__load_u32(m->root + 4);
     m->have_key = true;
@@ -23275,15 +23380,15 @@ static void ckr__remap_root(ckr__remap *m)
 {
     ckr__cell **v = CKR__NEW_N(m->c, ckr__cell *, m->n_all);
     uint8_t count[4];
-    ckr__sha256 h;
+    ckr_sha256 h;
     size_t n = 0;
     for (size_t i = 0; v && i < m->n_all; i++)
         if (m->all[i]->saved && m->all[i]->state) v[n++] = m->all[i];
     if (!v || !ckr__sort(m->c, (void **)(void *)v, n, ckr__cell_cmp)) return;
-    ckr__sha256_init(&h);
-    ckr__sha256_update(&h, "ckptresume/rng-root/v1", 23);
+    ckr_sha256_init(&h);
+    ckr_sha256_update(&h, "ckptresume/rng-root/v1", 23);
     ckr__store_u32(count, (uint32_t)n);
-    ckr__sha256_update(&h, count, 4);
+    ckr_sha256_update(&h, count, 4);
     for (size_t i = 0; i < n; i++) ckr__root_cell(m, v[i], &h);
     ckr__remap_take_key(m, &h);
 }
@@ -23291,14 +23396,14 @@ static void ckr__remap_root(ckr__remap *m)
 /* The user's seed: another key, and nothing of what was is used again. */
 static void ckr__remap_reseed(ckr__remap *m)
 {
-    ckr__sha256 h;
+    ckr_sha256 h;
     uint8_t seed[16];
     ckr__store_u32(seed, m->key[0]);
     ckr__store_u32(seed + 4, m->key[1]);
     ckr__store_u64(seed + 8, m->job->seed);
-    ckr__sha256_init(&h);
-    ckr__sha256_update(&h, "ckptresume/rng-seed/v1", 23);
-    ckr__sha256_update(&h, seed, 16);
+    ckr_sha256_init(&h);
+    ckr_sha256_update(&h, "ckptresume/rng-seed/v1", 23);
+    ckr_sha256_update(&h, seed, 16);
     ckr__remap_take_key(m, &h);
     for (uint64_t i = 0; i < m->n_all; i++) ckr__cell_retire(m, m->all[i]);
 }
@@ -23759,7 +23864,7 @@ static ckr_node *ckr__record_put(ckr__remap *m, const ckr__cell *x)
         ckr__node_set(c, n, "step", ckr__make_int(c, x->step));
         ckr__node_set(c, n, "state",
                       ckr__make_text(c, CKR_NODE_STR, text,
-                                     ckr__base64_put(bytes, ckr__pack(x->state, bytes), text)));
+                                     ckr_base64(bytes, ckr__pack(x->state, bytes), text)));
     }
     return n;
 }
@@ -25598,7 +25703,7 @@ static ckr_node *ckr__dict_under(ckr__ctx *c, ckr_node *d, const char *key)
 static ckr_node *ckr__carry_base64(ckr__ctx *c, const uint8_t *p, size_t n)
 {
     char *text = (char *)ckr__arena(c, n / 3 * 4 + 8);
-    return text ? ckr__make_text(c, CKR_NODE_STR, text, ckr__base64_put(p, n, text)) : NULL;
+    return text ? ckr__make_text(c, CKR_NODE_STR, text, ckr_base64(p, n, text)) : NULL;
 }
 
 /* [dtype, shape, base64, numpy's dtype]; NULL: too large, or not plain. */
@@ -27972,6 +28077,21 @@ static bool ckr__box_meet(uint32_t n, const int64_t *s1, const int64_t *c1, cons
     return true;
 }
 
+/* How far two tensors are apart; of elements that are as far, the first is the worst. */
+typedef struct ckr__apart {
+    uint64_t n_differ, n_signs, max_ulp;
+    double   max_abs;          /* NaN: of one with a NaN                                 */
+    uint64_t at;               /* the worst element, row-major; its two values           */
+    double   worst[2];
+} ckr__apart;
+
+/* Statistics of elements of one tensor. */
+typedef struct ckr__tally {
+    ckr_stats is;              /* `mean` of so many, `n` counts those that are finite        */
+    double    m2;              /* sum of the squares of their distances from it          */
+    uint64_t  low, high;       /* sum of integers, 128 bits                              */
+} ckr__tally;
+
 /* What a worker owns: scratch, digest sums of every tensor, its error. */
 typedef struct ckr__lane {
     const ckr__ctx *src, *other;   /* of pa and pb                                      */
@@ -27983,14 +28103,15 @@ typedef struct ckr__lane {
     uint8_t   *temp;           /* CKR__RUN_PART bytes twice, for casts and comparison     */
     uint64_t (*sums)[2];       /* [tensor index][2], or NULL: no digest                 */
     const ckr__digest_tables *tables;
+    ckr__tally *tally;         /* of the job, or NULL                                    */
     uint64_t   bytes_read;
     const uint8_t *window;     /* of pieces that have neither file nor memory: bytes    */
     uint64_t   window_at;      /* of the destination from window_at on                  */
     /* of comparisons */
     bool       either;         /* a cast may have rounded up or down                    */
-    uint64_t   n_differ;
-    double     max_abs;
-    uint64_t   max_ulp;
+    ckr_dtype  dtype_b, as;    /* of the second tensor, and what both are cast to; NONE: as the
+                                  first one, as the second one is stored                */
+    ckr__apart apart;
 } ckr__lane;
 
 /* How far behind p the first place is that lies to a line of cache as `at` does in its file. To any
@@ -28131,6 +28252,116 @@ static const uint8_t *ckr__run_logical(ckr__lane *w, const ckr__op *op, const ui
     return t;
 }
 
+/* Those of one part and of another: Chan, Golub and LeVeque, Updating Formulae (1979), 2.1. */
+static void ckr__tally_merge(ckr__tally *to, const ckr__tally *from)
+{
+    const double was = (double)to->is.n, more = (double)from->is.n,
+                 by = from->is.mean - to->is.mean;
+    to->is.n_nan += from->is.n_nan;
+    to->is.n_inf += from->is.n_inf;
+    to->is.n_zero += from->is.n_zero;
+    if (!from->is.n) return;
+    if (!to->is.n || from->is.min < to->is.min) to->is.min = from->is.min;
+    if (!to->is.n || from->is.max > to->is.max) to->is.max = from->is.max;
+    if (!to->is.n || from->is.least < to->is.least) to->is.least = from->is.least;
+    if (!to->is.n || from->is.most > to->is.most) to->is.most = from->is.most;
+    to->m2 += from->m2 + by * by * (was * more / (was + more));
+    to->is.mean += by * (more / (was + more));
+    to->is.n += from->is.n;
+    to->low += from->low;
+    to->high += from->high + (to->low < from->low);
+}
+
+/* 64-bit integers beside their doubles; of unsigned ones the upper half is put below the rest,
+   which `least` and `most` undo at the end. */
+static void ckr__tally_words(ckr__tally *x, ckr_dtype t, const uint8_t *p, size_t n)
+{
+    const uint64_t bias = t == CKR_DTYPE_U64 ? (uint64_t)1 << 63 : 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t u;
+        int64_t v;
+        memcpy(&u, p + 8 * i, 8);
+        x->low += u;
+        x->high += (x->low < u) + (t == CKR_DTYPE_I64 && u >> 63 ? UINT64_MAX : 0);
+        u ^= bias;
+        memcpy(&v, &u, 8);
+        if (!i || v < x->is.least) x->is.least = v;
+        if (!i || v > x->is.most) x->is.most = v;
+    }
+}
+
+enum { CKR__TALLY_PART = 256 };
+
+/* At most CKR__TALLY_PART elements: their numbers lie in v, its finite ones come first. */
+static void ckr__tally_part(ckr__tally *x, double *v, size_t n)
+{
+    double sum = 0;
+    size_t m = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double d = v[i];
+        x->is.n_nan += d != d;
+        x->is.n_inf += fabs(d) > DBL_MAX;
+        x->is.n_zero += !(d < 0 || d > 0 || d != d);
+        v[m] = d;
+        m += fabs(d) <= DBL_MAX;
+    }
+    x->is.n = m;
+    if (!m) return;
+    x->is.min = x->is.max = v[0];
+    for (size_t i = 0; i < m; i++) {
+        if (v[i] < x->is.min) x->is.min = v[i];
+        if (v[i] > x->is.max) x->is.max = v[i];
+        sum += v[i];
+    }
+    x->is.mean = sum / (double)m;
+    for (size_t i = 0; i < m; i++) x->m2 += (v[i] - x->is.mean) * (v[i] - x->is.mean);
+}
+
+static void ckr__tally_add(ckr__tally *to, ckr_dtype t, const uint8_t *p, uint64_t n)
+{
+    const size_t e = ckr_dtype_size(t);
+    const bool whole = t >= CKR_DTYPE_BOOL && t <= CKR_DTYPE_I64, words = whole && e == 8;
+    double v[CKR__TALLY_PART];
+    if (!ckr__has_values(t)) return;
+    while (n > 0) {
+        const size_t part = n < CKR__TALLY_PART ? (size_t)n : CKR__TALLY_PART;
+        ckr__tally x = CKR_ZERO;
+        int64_t sum = 0;
+        if (t == CKR_DTYPE_F32) {
+            float f[CKR__TALLY_PART];
+            memcpy(f, p, 4 * part);
+            for (size_t i = 0; i < part; i++) v[i] = (double)f[i];
+        } else {
+            for (size_t i = 0; i < part; i++) v[i] = ckr__load_f64(t, p + e * i);
+        }
+        if (words) ckr__tally_words(&x, t, p, part);
+        for (size_t i = 0; whole && !words && i < part; i++) sum += (int64_t)v[i];
+        ckr__tally_part(&x, v, part);
+        if (whole && !words) {
+            x.low = (uint64_t)sum;
+            x.high = sum < 0 ? UINT64_MAX : 0;
+            x.is.least = (int64_t)x.is.min;
+            x.is.most = (int64_t)x.is.max;
+        }
+        ckr__tally_merge(to, &x);
+        p += e * part;
+        n -= part;
+    }
+}
+
+/* The sum as a number; two's complement. */
+static double ckr__tally_sum(const ckr__tally *x)
+{
+    uint64_t low = x->low, high = x->high;
+    const bool minus = high >> 63 != 0;
+    if (minus) {
+        high = ~high + (low == 0);
+        low = ~low + 1;
+    }
+    const double d = (double)high * 18446744073709551616.0 + (double)low;
+    return minus ? -d : d;
+}
+
 /* A run of n elements: copy (dst not NULL), cast and digest in one pass. */
 static bool ckr__run_copy(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst,
                           int64_t n)
@@ -28154,6 +28385,7 @@ static bool ckr__run_copy(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t 
             dst += (uint64_t)part * ed;
         }
         if (!op->no_sum) ckr__lane_digest(w, op->tensor, op->logical, l, s, (uint64_t)part * el);
+        if (w->tally) ckr__tally_add(w->tally, op->logical, s, (uint64_t)part);
         w->bytes_read += (uint64_t)part * ea;
         a += (uint64_t)part * ea;
         l += (uint64_t)part * el;
@@ -28170,15 +28402,19 @@ static uint64_t ckr__host_word(const uint8_t *p, size_t n)
     return v;
 }
 
-/* Distance of two equally typed floats in units in the last place, saturating. */
-static uint64_t ckr__ulp_distance(ckr_dtype t, const uint8_t *x, const uint8_t *y)
+/* How many floats of n bytes there are from u to v, over 0 where their signs differ. */
+static uint64_t ckr__ulps(uint64_t u, uint64_t v, size_t n)
 {
-    const size_t n = ckr_dtype_size(t);
     const uint64_t top = (uint64_t)1 << (8 * n - 1);
-    uint64_t u = ckr__host_word(x, n), v = ckr__host_word(y, n);
     u = u & top ? top - (u - top) : u + top;
     v = v & top ? top - (v - top) : v + top;
     return u > v ? u - v : v - u;
+}
+
+static uint64_t ckr__ulp_distance(ckr_dtype t, const uint8_t *x, const uint8_t *y)
+{
+    const size_t n = ckr_dtype_size(t);
+    return ckr__ulps(ckr__host_word(x, n), ckr__host_word(y, n), n);
 }
 
 /* The modulus of the difference of two elements. */
@@ -28202,16 +28438,76 @@ static double ckr__distance(ckr_dtype t, const uint8_t *x, const uint8_t *y)
     return (double)((t == CKR_DTYPE_I64 ? i > k : u > v) ? u - v : v - u);
 }
 
-static void ckr__compare_elements(ckr__lane *w, ckr_dtype t, const uint8_t *x, const uint8_t *y,
-                                  uint64_t n)
+/* Is the worst so far passed by the element `at`, which is d from the other one? */
+static bool ckr__farther(const ckr__apart *x, double d, uint64_t at)
+{
+    const double most = x->max_abs;
+    if (d < most || (most != most && d == d)) return false;
+    return d > most || (d != d && most == most) || at < x->at;
+}
+
+static void ckr__apart_merge(ckr__apart *to, const ckr__apart *from)
+{
+    const ckr__apart old = *to;
+    if (!from->n_differ) return;
+    if (!old.n_differ || ckr__farther(&old, from->max_abs, from->at)) *to = *from;
+    to->n_differ = old.n_differ + from->n_differ;
+    to->n_signs = old.n_signs + from->n_signs;
+    to->max_ulp = old.max_ulp > from->max_ulp ? old.max_ulp : from->max_ulp;
+}
+
+/* One element, the `at`th of its tensor, that is d from the other one. */
+static void ckr__apart_add(ckr__apart *x, ckr_dtype t, const uint8_t *p, const uint8_t *q, double d,
+                           uint64_t at)
+{
+    if (x->n_differ++ && !ckr__farther(x, d, at)) return;
+    x->max_abs = d;
+    x->at = at;
+    x->worst[0] = ckr__load_f64(t, p);
+    x->worst[1] = ckr__load_f64(t, q);
+}
+
+/* Floats of 32 bits and their upper halves, of which there are most. */
+static void ckr__compare_floats(ckr__apart *w, ckr_dtype t, const uint8_t *x, const uint8_t *y,
+                                uint64_t n, uint64_t at)
+{
+    const size_t e = t == CKR_DTYPE_F32 ? 4 : 2;
+    for (uint64_t i = 0; i < n; i++, x += e, y += e) {
+        uint32_t u, v;
+        if (e == 4) {
+            memcpy(&u, x, 4);
+            memcpy(&v, y, 4);
+        } else {
+            uint16_t h[2];
+            memcpy(&h[0], x, 2);
+            memcpy(&h[1], y, 2);
+            u = (uint32_t)h[0] << 16;
+            v = (uint32_t)h[1] << 16;
+        }
+        if (u == v) continue;
+        const uint64_t ulp = ckr__ulps(u, v, 4) >> (e == 4 ? 0 : 16);
+        ckr__apart_add(w, t, x, y, fabs((double)ckr__f32_of_bits(u) - (double)ckr__f32_of_bits(v)),
+                       at + i);
+        w->n_signs += (u ^ v) >> 31;
+        if (ulp > w->max_ulp) w->max_ulp = ulp;
+    }
+}
+
+static void ckr__compare_elements(ckr__apart *w, ckr_dtype t, const uint8_t *x, const uint8_t *y,
+                                  uint64_t n, uint64_t at)
 {
     const size_t e = ckr_dtype_size(t);
+    const bool floats = ckr__is_float(t);
+    if (t == CKR_DTYPE_F32 || t == CKR_DTYPE_BF16) {
+        ckr__compare_floats(w, t, x, y, n, at);
+        return;
+    }
     for (uint64_t i = 0; i < n; i++, x += e, y += e) {
         if (!memcmp(x, y, e)) continue;
-        w->n_differ++;
-        double d = ckr__distance(t, x, y);
-        if (d > w->max_abs || !(d <= DBL_MAX)) w->max_abs = d;
-        uint64_t ulp = ckr__is_float(t) ? ckr__ulp_distance(t, x, y) : 0;
+        const uint64_t ulp = floats ? ckr__ulp_distance(t, x, y) : 0;
+        ckr__apart_add(w, t, x, y, ckr__distance(t, x, y), at + i);
+        w->n_signs += signbit(ckr__load_f64(t, x)) ? !signbit(ckr__load_f64(t, y))
+                                                   : signbit(ckr__load_f64(t, y)) != 0;
         if (ulp > w->max_ulp) w->max_ulp = ulp;
     }
 }
@@ -28222,50 +28518,57 @@ static void ckr__compare_either(ckr__lane *w, const uint8_t *x, const uint8_t *y
 {
     for (; n > 0; n--, x += 4, y += 2) {
         const uint64_t a = ckr__host_word(x, 4), b = ckr__host_word(y, 2);
-        if (b != a >> 16 && (!(a & 0xffff) || b != (a >> 16) + 1)) w->n_differ++;
+        if (b != a >> 16 && (!(a & 0xffff) || b != (a >> 16) + 1)) w->apart.n_differ++;
     }
 }
 
-/* What is stored wider than its tensor is compared as the tensor has it. */
-static const uint8_t *ckr__run_narrow(const ckr__op *op, ckr_dtype *t, const uint8_t *s, int64_t n,
-                                      uint8_t *into)
+/* What a piece is compared as: one that is stored wider than its tensor as the tensor has it. */
+static ckr_dtype ckr__narrower(ckr_dtype stored, ckr_dtype logical)
 {
-    const ckr_dtype to = op->tensor->dtype;
-    if (!s || ckr_dtype_size(to) >= ckr_dtype_size(*t)) return s;
-    ckr__convert(to, into, *t, s, (uint64_t)n);
-    *t = to;
-    return into;
+    return ckr_dtype_size(logical) < ckr_dtype_size(stored) ? logical : stored;
 }
 
-/* A run of n elements of a, cast to b's dtype where they differ, against b. */
-static bool ckr__run_compare(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t b, int64_t n)
+/* Elements as they are compared, by way of what their tensor has; `room`: CKR__RUN_PART bytes. */
+static const uint8_t *ckr__run_as(ckr_dtype stored, ckr_dtype logical, ckr_dtype as,
+                                  const uint8_t *s, int64_t n, uint8_t *room)
 {
-    const uint64_t ea = ckr_dtype_size(op->pa->dtype), eb = ckr_dtype_size(op->pb->dtype);
-    const uint64_t half = CKR__RUN_PART / 2;
+    const ckr_dtype t = ckr__narrower(stored, logical);
+    if (s && t != stored) {
+        ckr__convert(t, room, stored, s, (uint64_t)n);
+        s = room;
+    }
+    if (!s || t == as) return s;
+    ckr__convert(as, room + CKR__RUN_PART / 2, t, s, (uint64_t)n);
+    return room + CKR__RUN_PART / 2;
+}
+
+/* A run of n elements of a, from the tensor's byte l on, against b. */
+static bool ckr__run_compare(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t b, uint64_t l,
+                             int64_t n)
+{
+    const ckr_dtype ta = op->pa->dtype, tb = op->pb->dtype, la = op->tensor->dtype,
+                    lb = w->dtype_b ? w->dtype_b : la, as = w->as ? w->as : ckr__narrower(tb, lb);
+    const uint64_t ea = ckr_dtype_size(ta), eb = ckr_dtype_size(tb), ec = ckr_dtype_size(as),
+                   most = ea > eb ? ea : eb;
+    const bool either = w->either && ckr__narrower(ta, la) == CKR_DTYPE_F32 &&
+                        as == CKR_DTYPE_BF16;
+    uint64_t at = l / ckr_dtype_size(op->logical);
     while (n > 0) {
-        int64_t part = ckr__min_i64(n, (int64_t)(half / (ea > eb ? ea : eb)));
-        ckr_dtype ta = op->pa->dtype, tb = op->pb->dtype;
+        int64_t part = ckr__min_i64(n, (int64_t)(CKR__RUN_PART / 2 / (most > ec ? most : ec)));
         const uint8_t *x =
             ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea, (uint64_t)n * ea);
         const uint8_t *y =
             ckr__fetch_native(w, 1, op->pb, b, (uint64_t)part * eb, (uint64_t)n * eb);
-        x = ckr__run_narrow(op, &ta, x, part, w->temp);
-        y = ckr__run_narrow(op, &tb, y, part, w->temp + CKR__RUN_PART + half);
+        x = ckr__run_as(ta, la, either ? CKR_DTYPE_F32 : as, x, part, w->temp);
+        y = ckr__run_as(tb, lb, as, y, part, w->temp + CKR__RUN_PART);
         if (!x || !y) return false;
-        if (w->either && ta == CKR_DTYPE_F32 && tb == CKR_DTYPE_BF16) {
-            ckr__compare_either(w, x, y, (uint64_t)part);
-        } else {
-            if (ta != tb) {
-                uint8_t *cast = w->temp + half;
-                ckr__convert(tb, cast, ta, x, (uint64_t)part);
-                x = cast;
-            }
-            if (memcmp(x, y, (size_t)part * ckr_dtype_size(tb)) != 0)
-                ckr__compare_elements(w, tb, x, y, (uint64_t)part);
-        }
+        if (either) ckr__compare_either(w, x, y, (uint64_t)part);
+        else if (memcmp(x, y, (size_t)part * (size_t)ec) != 0)
+            ckr__compare_elements(&w->apart, as, x, y, (uint64_t)part, at);
         w->bytes_read += (uint64_t)part * (ea + eb);
         a += (uint64_t)part * ea;
         b += (uint64_t)part * eb;
+        at += (uint64_t)part;
         n -= part;
     }
     return true;
@@ -28285,7 +28588,8 @@ static bool ckr__op_walk(ckr__lane *w, const ckr__op *op, uint32_t axis, const u
         uint64_t n = ((end < w1 ? end : w1) - at[2]) / ed - skip;
         if (op->pb)
             return ckr__run_compare(w, op, at[0] + skip * ea,
-                                    at[1] + skip * ckr_dtype_size(op->pb->dtype), (int64_t)n);
+                                    at[1] + skip * ckr_dtype_size(op->pb->dtype),
+                                    at[3] + skip * ckr_dtype_size(op->logical), (int64_t)n);
         return ckr__run_copy(w, op, at[0] + skip * ea, at[3] + skip * ckr_dtype_size(op->logical),
                              dst ? dst + (at[2] + skip * ed - w0) : NULL, (int64_t)n);
     }
@@ -28402,6 +28706,7 @@ typedef struct ckr__jobs {
     ckr__crew *crew;
     ckr__job  *list;
     uint64_t   n;
+    ckr__tally *tallies;       /* one for each job, or NULL: so no thread shows in their sum  */
     uint64_t   bytes;          /* what they count for in the progress of the call             */
 } ckr__jobs;
 
@@ -28457,6 +28762,7 @@ static void ckr__jobs_lane(void *arg, uint32_t lane)
     ckr__lane *w = &j->crew->lanes[lane];
     const uint32_t n = j->crew->n;
     for (uint64_t i = lane; i < j->n && w->err.code == CKR_OK; i += n) {
+        w->tally = j->tallies ? &j->tallies[i] : NULL;
         ckr__op_run(w, j->list[i].op, j->list[i].begin, j->list[i].end, j->list[i].dst);
         if (!ckr__tell(j->crew->c, lane, j->bytes, j->n - i < n ? j->n : i + n, j->n, &w->err))
             return;
@@ -32191,21 +32497,24 @@ static ckr_result ckr__compare(ckr__ctx *c, ckr__crew *crew, const ckr_tensor *x
                                bool skip_x_replicas)
 {
     ckr__jobs jobs = CKR_ZERO;
-    for (uint32_t i = 0; i < crew->n; i++) {
-        crew->lanes[i].n_differ = crew->lanes[i].max_ulp = 0;
-        crew->lanes[i].max_abs = 0;
-    }
+    for (uint32_t i = 0; i < crew->n; i++)
+        memset(&crew->lanes[i].apart, 0, sizeof crew->lanes[i].apart);
     ckr__compare_ops(c, &jobs, x, px, nx, py, ny, skip_x_replicas);
     if (ckr__failed(c)) return c->err->code;
     if (!crew->aside) jobs.bytes = ckr__pieces_bytes(x, py, ny);
     return ckr__jobs_run(&jobs, crew);
 }
 
+static ckr__apart ckr__crew_apart(const ckr__crew *crew)
+{
+    ckr__apart all = CKR_ZERO;
+    for (uint32_t i = 0; i < crew->n; i++) ckr__apart_merge(&all, &crew->lanes[i].apart);
+    return all;
+}
+
 static uint64_t ckr__crew_differ(const ckr__crew *crew)
 {
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < crew->n; i++) n += crew->lanes[i].n_differ;
-    return n;
+    return ckr__crew_apart(crew).n_differ;
 }
 
 /* How many elements of piece i, where it is a copy, are not those of what it is a copy of. */
@@ -33471,7 +33780,7 @@ static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_tensor *const *list, 
                                     const bool *use, uint8_t total[16])
 {
     ckr_tensor **order = CKR__NEW_N(c, ckr_tensor *, n);
-    ckr__sha256 h;
+    ckr_sha256 h;
     ckr__digest_tables *tables = CKR__NEW(c, ckr__digest_tables);
     uint8_t sum[32];
     uint64_t m = 0;
@@ -33480,7 +33789,7 @@ static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_tensor *const *list, 
         if (list[i] && (!use || use[i])) memcpy(&order[m++], &list[i], sizeof *order);
     if (!ckr__sort(c, (void **)(void *)order, (size_t)m, ckr__tensor_cmp)) return CKR_E_NOMEM;
     ckr__digest_tables_init(tables);
-    ckr__sha256_init(&h);
+    ckr_sha256_init(&h);
     for (uint64_t i = 0; i < m; i++) {
         const ckr_tensor *t = order[i], *u = ckr__master_param(order, m, i);
         uint8_t d[16];
@@ -33489,11 +33798,11 @@ static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_tensor *const *list, 
         memcpy(d, each[t->index], 16);
         if (ckr__is_step(t) && ckr__step_value(t, steps[t->index], &step))
             ckr__step_digest(tables, step, d);
-        ckr__sha256_update(&h, t->name, strlen(t->name) + 1);
-        ckr__sha256_update(&h, t->slot, strlen(t->slot) + 1);
-        ckr__sha256_update(&h, d, 16);
+        ckr_sha256_update(&h, t->name, strlen(t->name) + 1);
+        ckr_sha256_update(&h, t->slot, strlen(t->slot) + 1);
+        ckr_sha256_update(&h, d, 16);
     }
-    ckr__sha256_final(&h, sum);
+    ckr_sha256_final(&h, sum);
     memcpy(total, sum, 16);
     return CKR_OK;
 }
@@ -33574,6 +33883,58 @@ CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16], ui
     CKR__NEEDS(ckpt, "c");
     CKR__NEEDS(total, "total");
     CKR__IN_FENV(ckr_result, ckr__ckpt_digest_body(ckpt, each, total, err));
+}
+
+static void ckr__stats_of(ckr_stats *out, const ckr__tally *x, const ckr_tensor *t)
+{
+    const bool whole = t->dtype >= CKR_DTYPE_BOOL && t->dtype <= CKR_DTYPE_I64;
+    const double n = (double)x->is.n;
+    const uint64_t bias = t->dtype == CKR_DTYPE_U64 ? (uint64_t)1 << 63 : 0;
+    *out = x->is;
+    out->n = (uint64_t)ckr__box_volume(t->n_dims, t->shape);
+    out->least = (int64_t)((uint64_t)out->least ^ bias);
+    out->most = (int64_t)((uint64_t)out->most ^ bias);
+    out->std = x->is.n ? sqrt(x->m2 / n) : ckr__nan();
+    if (x->is.n && whole) out->mean = ckr__tally_sum(x) / n;
+    if (!x->is.n) out->min = out->max = out->mean = out->std;
+}
+
+static CKR__NOINLINE ckr_result ckr__ckpt_stats_body(const ckr_ckpt *ckpt,
+                                                     const ckr_tensor *const *tensors, size_t n,
+                                                     ckr_stats *out, ckr_error *err)
+{
+    ckr__ctx c;
+    ckr__crew crew = CKR_ZERO;
+    ckr__jobs jobs = CKR_ZERO;
+    const int64_t zero[CKR_MAX_DIMS] = CKR_ZERO;
+    ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
+    uint64_t *ends = CKR__NEW_N(&c, uint64_t, n);
+    for (size_t i = 0; i < n && r == CKR_OK; i++) {
+        const ckr_tensor *t = tensors[i];
+        if (!t) r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "tensor", "is NULL");
+        else r = ckr__read_ops(&c, &jobs, t, zero, t->shape, NULL, NULL);
+        if (t) jobs.bytes += ckr__pieces_bytes(t, t->pieces, t->n_pieces);
+        if (ends) ends[i] = jobs.n;
+    }
+    c.total = jobs.bytes;
+    if (r == CKR_OK) jobs.tallies = CKR__NEW_N(&c, ckr__tally, jobs.n);
+    if (r == CKR_OK) r = c.err->code;
+    if (r == CKR_OK) r = ckr__crew_make(&crew, &c, &ckpt->ctx, NULL, 0);
+    if (r == CKR_OK) r = ckr__jobs_run(&jobs, &crew);
+    for (uint64_t i = 0, k = 0; i < n && r == CKR_OK; i++) {
+        ckr__tally all = CKR_ZERO;
+        for (; k < ends[i]; k++) ckr__tally_merge(&all, &jobs.tallies[k]);
+        ckr__stats_of(&out[i], &all, tensors[i]);
+    }
+    ckr__crew_free(&crew);
+    ckr__ctx_free(&c);
+    return r;
+}
+
+CKR_API ckr_result ckr_ckpt_stats(const ckr_ckpt *ckpt, const ckr_tensor *const *tensors, size_t n,
+                                  ckr_stats *out, ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__ckpt_stats_body(ckpt, tensors, n, out, err));
 }
 
 /* >>verify.check: copies, masters, checksums */
@@ -33735,43 +34096,78 @@ typedef struct ckr__differ {
     uint64_t         n_tensors;
     ckr_note        *others;
     uint64_t         n_others;
+    struct ckr__diff_field *fields;    /* of groups                                      */
+    uint64_t         n_fields;
+    ckr__map         met;
 } ckr__differ;
 
-static ckr_tensor_diff *ckr__diff_add(ckr__differ *d, const ckr_tensor *t, int where)
+static bool ckr__same_shape(const ckr_tensor *x, const ckr_tensor *y)
 {
-    ckr_tensor_diff *x = CKR__PUSH(ckr_tensor_diff, &d->c, d->tensors, d->n_tensors);
-    x->name = t->name;
-    x->slot = t->slot;
-    x->where = (where > 0) - (where < 0);
-    x->n_elements = (uint64_t)ckr__box_volume(t->n_dims, t->shape);
-    x->max_ulp = ckr__is_float(t->dtype) ? 0 : CKR_NO_ULP;
-    return x;
+    return x->n_dims == y->n_dims && !memcmp(x->shape, y->shape, x->n_dims * sizeof *x->shape);
 }
 
 static bool ckr__same_kind(const ckr_tensor *x, const ckr_tensor *y)
 {
-    return x->dtype == y->dtype && x->n_dims == y->n_dims &&
-           !memcmp(x->shape, y->shape, x->n_dims * sizeof *x->shape);
+    return x->dtype == y->dtype && ckr__same_shape(x, y);
+}
+
+/* Where one side has no such tensor, that one is NULL. */
+static ckr_tensor_diff *ckr__diff_add(ckr__differ *d, const ckr_tensor *a, const ckr_tensor *b)
+{
+    ckr_tensor_diff *x = CKR__PUSH(ckr_tensor_diff, &d->c, d->tensors, d->n_tensors);
+    const int64_t n = a ? ckr__box_volume(a->n_dims, a->shape) : 0;
+    x->name = (a ? a : b)->name;
+    x->slot = (a ? a : b)->slot;
+    x->where = a && b ? 0 : a ? -1 : 1;
+    x->n_elements =
+        (uint64_t)(b ? ckr__max_i64(n, ckr__box_volume(b->n_dims, b->shape)) : n);
+    x->max_abs = x->worst_a = x->worst_b = ckr__nan();
+    x->max_ulp = CKR_NO_ULP;
+    x->a = a;
+    x->b = b;
+    return x;
+}
+
+/* What elements of two dtypes are compared as: the narrower one, where there is a cast to it. NONE:
+   they have no values in common. */
+static ckr_dtype ckr__diff_as(ckr_dtype x, ckr_dtype y)
+{
+    const size_t a = ckr_dtype_size(x), b = ckr_dtype_size(y);
+    if (x == y || (b > a && ckr__casts(y, x))) return x;
+    if (a > b && ckr__casts(x, y)) return y;
+    return ckr__has_values(x) && ckr__has_values(y) ? CKR_DTYPE_F64 : CKR_DTYPE_NONE;
 }
 
 static ckr_result ckr__diff_tensor(ckr__differ *d, ckr__crew *crew, const ckr_tensor *x,
                                    const ckr_tensor *y)
 {
-    ckr_result r;
-    if (!ckr__same_kind(x, y)) {
-        ckr__diff_add(d, x, 0);
-        return d->c.err->code;
+    const ckr_dtype as = ckr__same_shape(x, y) ? ckr__diff_as(x->dtype, y->dtype) : CKR_DTYPE_NONE;
+    ckr__apart by = CKR_ZERO;
+    if (as != CKR_DTYPE_NONE) {
+        for (uint32_t i = 0; i < crew->n; i++) {
+            crew->lanes[i].dtype_b = y->dtype;
+            crew->lanes[i].as = as;
+        }
+        ckr_result r = ckr__compare(&d->c, crew, x, x->pieces, x->n_pieces, y->pieces,
+                                    y->n_pieces, true);
+        if (r != CKR_OK) return r;
+        by = ckr__crew_apart(crew);
     }
-    r = ckr__compare(&d->c, crew, x, x->pieces, x->n_pieces, y->pieces, y->n_pieces, true);
-    uint64_t n = ckr__crew_differ(crew);
-    if (r != CKR_OK || !n) return r;
-    ckr_tensor_diff *out = ckr__diff_add(d, x, 0);
-    out->n_elements = n;
-    for (uint32_t i = 0; i < crew->n; i++) {
-        if (out->max_ulp != CKR_NO_ULP && crew->lanes[i].max_ulp > out->max_ulp)
-            out->max_ulp = crew->lanes[i].max_ulp;
-        if (crew->lanes[i].max_abs > out->max_abs || !(crew->lanes[i].max_abs <= DBL_MAX))
-            out->max_abs = crew->lanes[i].max_abs;
+    /* a step is a number, whatever it is stored as: so the digest has it too */
+    if (as != CKR_DTYPE_NONE && !by.n_differ &&
+        (x->dtype == y->dtype || (ckr__is_step(x) && ckr__is_step(y))))
+        return d->c.err->code;
+    ckr_tensor_diff *out = ckr__diff_add(d, x, y);
+    if (as == CKR_DTYPE_NONE) return d->c.err->code;
+    out->as = as;
+    out->n_elements = by.n_differ;
+    out->n_signs = by.n_signs;
+    out->max_abs = by.max_abs;
+    if (ckr__is_float(as) && (as == x->dtype || as == y->dtype)) out->max_ulp = by.max_ulp;
+    out->worst = by.at;
+    if (by.n_differ) {
+        out->worst_a = by.worst[0];
+        out->worst_b = by.worst[1];
     }
     return d->c.err->code;
 }
@@ -33816,7 +34212,8 @@ static ckr_result ckr__diff_tensors(ckr__differ *d)
         if (order == 0) r = ckr__diff_tensor(d, &crew, x[i], y[k]);
         else if (order < 0) r = ckr__diff_spare(d, d->a, x, s->n_tensors, i, &spare);
         else r = ckr__diff_spare(d, d->b, y, t->n_tensors, k, &spare);
-        if (r == CKR_OK && order && !spare) ckr__diff_add(d, order < 0 ? x[i] : y[k], order);
+        if (r == CKR_OK && order && !spare)
+            ckr__diff_add(d, order < 0 ? x[i] : NULL, order < 0 ? NULL : y[k]);
         if (order >= 0) done += ckr__pieces_bytes(y[k], y[k]->pieces, y[k]->n_pieces);
         d->c.done = done;
         if (order <= 0) i++;
@@ -44232,6 +44629,7 @@ static ckr_result ckr__plain_scheduler(ckr__fresh *w)
     const ckr_schedule *s = w->s->n_schedules ? w->s->schedules : NULL;
     const bool kept = s && s->opaque && ckr__is_scheduler(s->state);
     ckr_node *state = NULL;
+    bool proven = true;
     ckr_result r = CKR_OK;
     w->out->unscheduled = !kept && (!s || s->opaque || !ckr__sched_is_torch(s));
     if (!s || (w->t->without & CKR_SCHEDULE)) return CKR_OK;
@@ -44247,10 +44645,15 @@ static ckr_result ckr__plain_scheduler(ckr__fresh *w)
                         "--to-schedule torch:...: one whose state the file can have");
     r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &state);
     if (r != CKR_OK) return r;
+    r = ckr__torch_follows(w->c, state, s->n_lanes == w->s->n_groups ? w->s->groups : NULL, s,
+                           NULL, s->rate, ckr__step_done(w->s), &w->out->follows);
+    if (r == CKR_OK && ckr__keeps_run(w->s, "run", w->t))      /* the record has all of it       */
+        r = ckr__sched_proven(w->c, s, w->out->follows, ckr__step_done(w->s), &proven);
+    w->out->unscheduled = !proven;
+    if (r != CKR_OK || !proven) return r;
     ckr__node_set(w->c, w->f->root, "lr_scheduler", state);
     ckr__setting_scheduler(w->out, s, NULL, true);
-    return ckr__torch_follows(w->c, state, s->n_lanes == w->s->n_groups ? w->s->groups : NULL, s,
-                              NULL, s->rate, ckr__step_done(w->s), &w->out->follows);
+    return w->c->err->code;
 }
 
 /* Counters, and the streams of rank 0. */
@@ -61693,6 +62096,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_stream_body(ckr_ckpt *k, uint32_t 
 CKR_API ckr_result ckr_ckpt_put_stream(ckr_ckpt *k, uint32_t rank, const char *name,
                                        const char *scope, const ckr_rng *state, ckr_error *err)
 {
+    CKR__NEEDS(k, "c");
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                                    : ckr__ckpt_put_stream_body(k, rank, name, scope, state)));
@@ -61721,6 +62125,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_lineage_body(ckr_ckpt *k,
 CKR_API ckr_result ckr_ckpt_put_lineage(ckr_ckpt *k, const ckr_rng_streams *streams,
                                         ckr_error *err)
 {
+    CKR__NEEDS(k, "c");
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                                    : ckr__ckpt_put_lineage_body(k, streams)));
@@ -61751,6 +62156,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_topology_body(ckr_ckpt *k,
 
 CKR_API ckr_result ckr_ckpt_put_topology(ckr_ckpt *k, const ckr_topology *topology, ckr_error *err)
 {
+    CKR__NEEDS(k, "c");
     return ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                              : ckr__ckpt_put_topology_body(k, topology));
 }
@@ -61758,10 +62164,11 @@ CKR_API ckr_result ckr_ckpt_put_topology(ckr_ckpt *k, const ckr_topology *topolo
 CKR_API ckr_result ckr_ckpt_put_progress(ckr_ckpt *k, int64_t updates, int64_t samples,
                                          int64_t tokens, int64_t epoch, ckr_error *err)
 {
+    CKR__NEEDS(k, "c");
     if (!ckr__put_enter(k, err)) return ckr__put_leave(k, CKR_E_ARG);
     if (updates < -1 || samples < -1 || tokens < -1 || epoch < -1)
         return ckr__put_leave(k, ckr__put_bad(&k->ctx, "progress", "a counter below -1"));
-    k->state.progress.step = updates;
+    if (updates >= 0 || !k->state.n_schedules) k->state.progress.step = updates;
     k->state.progress.samples = samples;
     k->state.progress.tokens = tokens;
     k->state.progress.epoch = epoch;
@@ -61797,6 +62204,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_data_body(ckr_ckpt *k, int64_t ran
 CKR_API ckr_result ckr_ckpt_put_data(ckr_ckpt *k, int64_t rank, const char *name, int64_t value,
                                      ckr_error *err)
 {
+    CKR__NEEDS(k, "c");
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                                    : ckr__ckpt_put_data_body(k, rank, name, value)));
@@ -61806,7 +62214,7 @@ CKR_API bool ckr_ckpt_data(const ckr_ckpt *k, int64_t rank, const char *name, in
 {
     char text[256];
     const char *own = ckr__data_key(rank, name, text, sizeof text);
-    if (!own || !k->kept.run) return false;
+    if (!own || !k || !k->kept.run) return false;
     return ckr_node_i64(ckr_node_get(k->state.data, own), value) ||
            ckr_node_i64(ckr_node_get(k->state.data, name), value);
 }
@@ -61985,7 +62393,7 @@ static ckr_node *ckr__prog_streams(ckr__ctx *c, const ckr_state *s)
     for (uint64_t i = 0; i < s->n_rng; i++) {
         const ckr_stream *x = &s->rng[i];
         if (!x->value) continue;
-        const size_t n = ckr__base64_put(bytes, ckr__pack(x->value, bytes), text);
+        const size_t n = ckr_base64(bytes, ckr__pack(x->value, bytes), text);
         ckr__node_push(c, list, ckr__make_dict(c, "rank", ckr__make_int(c, x->rank),
                                                "name", ckr__make_str(c, x->name),
                                                "scope", ckr__make_str(c, x->scope),
@@ -62311,7 +62719,8 @@ static ckr_result ckr__check_side(ckr__checker *k, uint8_t (*each)[16])
 static ckr_result ckr__diff_note(ckr__differ *d, const char *code, const char *subject,
                                  const char *x, const char *y)
 {
-    return ckr__say(&d->c, code, CKR_CHANGED, subject, x, y, "the sides differ", NULL);
+    return ckr__say(&d->c, code, CKR_CHANGED, subject, x, y, x && y ? NULL : "the sides differ",
+                    NULL);
 }
 
 /* A number, or what a tensor of one element has. */
@@ -62333,9 +62742,47 @@ static bool ckr__diff_value(ckr__differ *d, const ckr_ckpt *of, const ckr_node *
     return true;
 }
 
+/* What one side alone has is one difference, and not compared. */
+static bool ckr__diff_has(ckr__differ *d, uint32_t bit, const char *code, const char *subject,
+                          uint64_t x, uint64_t y)
+{
+    if (x && y) d->diff.both |= bit;
+    else if (x || y) d->diff.one |= bit;
+    if (!x != !y && code)
+        ckr__diff_note(d, code, subject,
+                       x ? ckr__printf(&d->c, "%llu", (unsigned long long)x) : "none",
+                       y ? ckr__printf(&d->c, "%llu", (unsigned long long)y) : "none");
+    return x && y;
+}
+
+/* Two values of a key, and the parameters that have them. */
+typedef struct ckr__diff_field {
+    const char *key, *x, *y, *first;
+    uint64_t    n;
+} ckr__diff_field;
+
+/* Two groups with a parameter in common. */
+typedef struct ckr__diff_pair { uint64_t a, b, n; const char *first; } ckr__diff_pair;
+
+static void ckr__diff_field_add(ckr__differ *d, const ckr__diff_pair *of, const char *key,
+                                const char *x, const char *y)
+{
+    const char *kept, *id = ckr__printf(&d->c, "%s\1%s\1%s", key, x, y);
+    const uint64_t at =
+        id ? ckr__map_intern(&d->met, id, strlen(id), d->n_fields, &kept) : d->n_fields;
+    ckr__diff_field *f = at < d->n_fields
+                             ? &d->fields[at]
+                             : CKR__PUSH(ckr__diff_field, &d->c, d->fields, d->n_fields);
+    if (!f->n) f->first = of->first;
+    f->key = key;
+    f->x = x;
+    f->y = y;
+    f->n += of->n;
+}
+
 /* Equal: the same text, or a number within 2 units in the last place. A learning rate that is
    evaluated from the schedule may differ so much from one that was stored. */
-static ckr_result ckr__diff_hyper(ckr__differ *d, const char *name, const ckr_node *x,
+static ckr_result ckr__diff_hyper(ckr__differ *d, const ckr__diff_pair *of, const ckr_node *x,
                                   const ckr_node *y)
 {
     double a, b;
@@ -62354,30 +62801,73 @@ static ckr_result ckr__diff_hyper(ckr__differ *d, const char *name, const ckr_no
             if (!ckr__diff_value(d, side ? d->b : d->a, v, &a) || !w ||
                 !ckr__diff_value(d, side ? d->a : d->b, w, &b) ||
                 ckr__ulp_distance(CKR_DTYPE_F64, (uint8_t *)&a, (uint8_t *)&b) > 2)
-                ckr__diff_note(d, "CKR_DIFF_GROUP", ckr__printf(&d->c, "%s.%s", name, key), tx, ty);
+                ckr__diff_field_add(d, of, key, tx, ty);
         }
     }
     return d->c.err->code;
 }
 
-/* Groups are compared per parameter, so that how parameters are grouped does not matter. */
-static ckr_result ckr__diff_groups(ckr__differ *d)
+/* The group of each parameter of one side. */
+static void ckr__diff_members(const ckr_state *s, ckr__map *m)
 {
-    const ckr_state *s = &d->a->state, *t = &d->b->state;
-    ckr__map at = { &d->c, NULL, 0, 0 };
-    uint64_t g;
-    for (uint64_t i = 0; i < t->n_groups; i++)
-        for (uint64_t k = 0; k < t->groups[i].n_params; k++)
-            ckr__map_put(&at, t->groups[i].params[k], strlen(t->groups[i].params[k]), i, NULL);
+    for (uint64_t i = 0; i < s->n_groups; i++)
+        for (uint64_t k = 0; k < s->groups[i].n_params; k++)
+            ckr__map_put(m, s->groups[i].params[k], strlen(s->groups[i].params[k]), i, NULL);
+}
+
+/* Parameters of the groups of s: a pair of groups for each that t has too; what it has not. */
+static void ckr__diff_member(ckr__differ *d, const ckr_state *s, const ckr__map *other, bool back,
+                             ckr__map *met, ckr__diff_pair **pairs, uint64_t *n)
+{
+    ckr__diff_pair lost = CKR_ZERO;
+    uint64_t id[2];
+    const char *kept;
     for (uint64_t i = 0; i < s->n_groups && !ckr__failed(&d->c); i++)
         for (uint64_t k = 0; k < s->groups[i].n_params; k++) {
             const char *name = s->groups[i].params[k];
-            if (ckr__map_find(&at, name, strlen(name), &g))
-                ckr__diff_hyper(d, name, s->groups[i].hyper, t->groups[g].hyper);
-            else ckr__diff_note(d, "CKR_DIFF_GROUP", name, "in a group", "in none");
+            const bool found = ckr__map_find(other, name, strlen(name), &id[1]);
+            if (found && back) continue;
+            id[0] = i;
+            const uint64_t at = found ? ckr__map_intern(met, id, sizeof id, *n, &kept) : 0;
+            ckr__diff_pair *p = !found ? &lost
+                                : at < *n ? &(*pairs)[at]
+                                          : CKR__PUSH(ckr__diff_pair, &d->c, *pairs, *n);
+            if (!p->n++) p->first = name;
+            p->a = i;
+            if (found) p->b = id[1];
         }
-    ckr__map_free(&at);
-    return d->c.err->code;
+    if (lost.n)
+        ckr__diff_field_add(d, &lost, "group", back ? "in none" : "in one",
+                            back ? "in one" : "in none");
+}
+
+/* Groups are compared per parameter, so that how parameters are grouped does not matter; what many
+   of them have is said once. */
+static void ckr__diff_groups(ckr__differ *d)
+{
+    const ckr_state *s = &d->a->state, *t = &d->b->state;
+    ckr__map in[2] = { { &d->c, NULL, 0, 0 }, { &d->c, NULL, 0, 0 } }, met = in[0];
+    ckr__diff_pair *pairs = NULL;
+    uint64_t n = 0;
+    if (!ckr__diff_has(d, CKR_GROUPS, "CKR_DIFF_GROUP", "groups", s->n_groups, t->n_groups)) return;
+    d->met = met;
+    ckr__diff_members(s, &in[0]);
+    ckr__diff_members(t, &in[1]);
+    ckr__diff_member(d, s, &in[1], false, &met, &pairs, &n);
+    ckr__diff_member(d, t, &in[0], true, &met, &pairs, &n);
+    for (uint64_t i = 0; i < n && !ckr__failed(&d->c); i++)
+        ckr__diff_hyper(d, &pairs[i], s->groups[pairs[i].a].hyper, t->groups[pairs[i].b].hyper);
+    for (uint64_t i = 0; i < d->n_fields; i++) {
+        const ckr__diff_field *f = &d->fields[i];
+        ckr__say(&d->c, "CKR_DIFF_GROUP", CKR_CHANGED, f->key, f->x, f->y,
+                 f->n == 1 ? ckr__printf(&d->c, "of the parameter %s", f->first)
+                           : ckr__printf(&d->c, "of %llu parameters, %s the first",
+                                         (unsigned long long)f->n, f->first), NULL);
+    }
+    ckr__map_free(&in[0]);
+    ckr__map_free(&in[1]);
+    ckr__map_free(&met);
+    ckr__map_free(&d->met);
 }
 
 static void ckr__diff_number(ckr__differ *d, const char *code, const char *subject, int64_t x,
@@ -62428,6 +62918,11 @@ static ckr_result ckr__diff_streams(ckr__differ *d, const ckr_ckpt *k, bool by_r
     return r;
 }
 
+static const char *ckr__diff_own(ckr__differ *d, uint64_t n)
+{
+    return n ? ckr__printf(&d->c, "%llu of its own", (unsigned long long)n) : "none of its own";
+}
+
 /* Random streams by value: the same rank's where both sides have as many ranks, else whether each
    side's are among the other's. */
 static ckr_result ckr__diff_rng(ckr__differ *d)
@@ -62435,6 +62930,9 @@ static ckr_result ckr__diff_rng(ckr__differ *d)
     const bool by_rank = d->a->state.topology.ranks == d->b->state.topology.ranks;
     ckr__diff_stream **x, **y;
     uint64_t nx, ny, i = 0, k = 0, only[2] = { 0, 0 };
+    if (!ckr__diff_has(d, CKR_RNG, "CKR_DIFF_RNG", "random streams", d->a->state.n_rng,
+                       d->b->state.n_rng))
+        return d->c.err->code;
     ckr_result r = ckr__diff_streams(d, d->a, by_rank, &x, &nx);
     if (r == CKR_OK) r = ckr__diff_streams(d, d->b, by_rank, &y, &ny);
     while (r == CKR_OK && (i < nx || k < ny)) {
@@ -62447,8 +62945,7 @@ static ckr_result ckr__diff_rng(ckr__differ *d)
         if (k < ny && ckr__stream_is(y[k]->stream, at->kind, at->name)) continue;
         if (only[0] || only[1])
             r = ckr__diff_note(d, "CKR_DIFF_RNG", ckr__printf(&d->c, "%s %s", at->kind, at->name),
-                               ckr__printf(&d->c, "%llu of its own", (unsigned long long)only[0]),
-                               ckr__printf(&d->c, "%llu of its own", (unsigned long long)only[1]));
+                               ckr__diff_own(d, only[0]), ckr__diff_own(d, only[1]));
         only[0] = only[1] = 0;
     }
     return r;
@@ -62671,7 +63168,9 @@ static ckr_result ckr__diff_data(ckr__differ *d)
     const ckr_state *s = &d->a->state, *t = &d->b->state;
     const bool all = s->topology.ranks == t->topology.ranks;
     ckr_result r = CKR_OK;
-    if (!s->data || !t->data) return CKR_OK;
+    if (!ckr__diff_has(d, CKR_DATA, "CKR_DIFF_DATA", "places in the data",
+                       s->data ? s->data->count : 0, t->data ? t->data->count : 0))
+        return d->c.err->code;
     if (strcmp(s->dialect, t->dialect) != 0)
         return ckr__diff_unseen(d, "data", "the two frameworks record data positions in different "
                                            "ways");
@@ -62712,25 +63211,64 @@ static ckr_result ckr__diff_rest(ckr__differ *d)
     return r;
 }
 
+/* Schedules of one kind by what they are made of; of two kinds by the LRs to come. */
+static void ckr__diff_schedule(ckr__differ *d, const ckr_schedule *x, const ckr_schedule *y)
+{
+    const int64_t step = d->a->state.progress.step;
+    ckr__lr_proof by;
+    const char *p = ckr__node_text_of(&d->c, x->params), *q = ckr__node_text_of(&d->c, y->params);
+    if (!p || !q) return;
+    if (ckr__same_text(x->kind, y->kind)) {
+        if (strcmp(p, q) != 0) ckr__diff_note(d, "CKR_DIFF_SCHEDULE", x->kind, p, q);
+        ckr__diff_number(d, "CKR_DIFF_SCHEDULE", "position", x->position, y->position);
+        return;
+    }
+    if (x->opaque || y->opaque || !x->curve || !y->curve || x->n_lanes != y->n_lanes) {
+        ckr__diff_note(d, "CKR_DIFF_SCHEDULE", "kind", x->kind, y->kind);
+        return;
+    }
+    ckr__sched_proof(&d->c, x, y, step < 0 ? 0 : step, &by);
+    if (by.worst <= CKR__LR_SAME) return;
+    ckr__say(&d->c, "CKR_DIFF_SCHEDULE", CKR_CHANGED, "lr",
+             ckr__printf(&d->c, "%s: %.17g", x->kind, by.want),
+             ckr__printf(&d->c, "%s: %.17g", y->kind, by.made),
+             ckr__printf(&d->c, "most at update %lld", (long long)by.update), NULL);
+}
+
+/* What the tensors, the schedules and the progress are; those of the rest are told where they are
+   compared. */
+static void ckr__diff_cover(ckr__differ *d)
+{
+    const ckr_ckpt *const side[2] = { d->a, d->b };
+    uint64_t n[2][3] = { { 0, 0, 0 }, { 0, 0, 0 } };
+    for (int i = 0; i < 2; i++) {
+        const ckr_state *s = &side[i]->state;
+        for (uint64_t k = 0; k < s->n_tensors; k++)
+            n[i][strcmp(s->tensors[k]->slot, "param") != 0]++;
+        n[i][2] = s->progress.step >= 0 || s->progress.samples >= 0 || s->progress.tokens >= 0 ||
+                  s->progress.epoch >= 0;
+    }
+    ckr__diff_has(d, CKR_PARAMS, NULL, NULL, n[0][0], n[1][0]);
+    ckr__diff_has(d, CKR_OPTIMIZER, NULL, NULL, n[0][1], n[1][1]);
+    ckr__diff_has(d, CKR_PROGRESS, NULL, NULL, n[0][2], n[1][2]);
+}
+
 static ckr_result ckr__diff_others(ckr__differ *d)
 {
     const ckr_state *s = &d->a->state, *t = &d->b->state;
+    ckr__diff_cover(d);
     ckr__diff_groups(d);
     ckr__diff_number(d, "CKR_DIFF_PROGRESS", "step", s->progress.step, t->progress.step);
     ckr__diff_number(d, "CKR_DIFF_PROGRESS", "samples", s->progress.samples,
                      t->progress.samples);
     ckr__diff_number(d, "CKR_DIFF_PROGRESS", "tokens", s->progress.tokens, t->progress.tokens);
     ckr__diff_number(d, "CKR_DIFF_PROGRESS", "epoch", s->progress.epoch, t->progress.epoch);
-    ckr__diff_number(d, "CKR_DIFF_SCHEDULE", "count", (int64_t)s->n_schedules,
-                     (int64_t)t->n_schedules);
-    for (uint64_t i = 0; i < s->n_schedules && i < t->n_schedules; i++) {
-        const char *x = ckr__node_text_of(&d->c, s->schedules[i].params),
-                   *y = ckr__node_text_of(&d->c, t->schedules[i].params);
-        if (x && y && strcmp(x, y) != 0)
-            ckr__diff_note(d, "CKR_DIFF_SCHEDULE", s->schedules[i].kind, x, y);
-        ckr__diff_number(d, "CKR_DIFF_SCHEDULE", "position", s->schedules[i].position,
-                         t->schedules[i].position);
-    }
+    if (ckr__diff_has(d, CKR_SCHEDULE, "CKR_DIFF_SCHEDULE", "schedules", s->n_schedules,
+                      t->n_schedules))
+        ckr__diff_number(d, "CKR_DIFF_SCHEDULE", "schedules", (int64_t)s->n_schedules,
+                         (int64_t)t->n_schedules);
+    for (uint64_t i = 0; i < s->n_schedules && i < t->n_schedules && !ckr__failed(&d->c); i++)
+        ckr__diff_schedule(d, &s->schedules[i], &t->schedules[i]);
     ckr_result r = ckr__failed(&d->c) ? d->c.err->code : ckr__diff_rng(d);
     if (r == CKR_OK) r = ckr__diff_data(d);
     return r == CKR_OK ? ckr__diff_rest(d) : r;

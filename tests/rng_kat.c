@@ -105,10 +105,10 @@ static size_t unbase64(const char *s, uint8_t *out, size_t cap)
 static bool same_sha256(const void *p, size_t n, const char *hex)
 {
     uint8_t sum[32], want[32];
-    ckr__sha256 h;
-    ckr__sha256_init(&h);
-    ckr__sha256_update(&h, p, n);
-    ckr__sha256_final(&h, sum);
+    ckr_sha256 h;
+    ckr_sha256_init(&h);
+    ckr_sha256_update(&h, p, n);
+    ckr_sha256_final(&h, sum);
     return unhex(hex, want, 32) == 32 && !memcmp(sum, want, 32);
 }
 

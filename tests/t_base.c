@@ -349,6 +349,71 @@ static void node_getters(void)
     ctx_close();
 }
 
+static void node_numbers(void)
+{
+    static const struct { double v; const char *text; } floats[] = {
+        { 0.1, "0.1" }, { 1e16, "1e+16" }, { -0.0, "-0.0" }, { 100000, "100000.0" },
+        { 1e-5, "1e-05" }, { 5e-324, "5e-324" },
+        { 1.7976931348623157e308, "1.7976931348623157e+308" }
+    };
+    static char long_one[2000], out[6000];
+    ckr_node n;
+    size_t i;
+    memset(&n, 0, sizeof n);
+    n.kind = CKR_NODE_FLOAT;
+    for (i = 0; i < sizeof floats / sizeof *floats; i++) {
+        n.u.f = floats[i].v;
+        CHECK_INT(ckr_node_number(&n, out, sizeof out), strlen(floats[i].text));
+        CHECK_STR(out, floats[i].text);
+    }
+    n.u.f = HUGE_VAL;
+    CHECK(ckr_node_number(&n, out, 3) == 3 && !strcmp(out, "in"));
+    n.u.f = -HUGE_VAL;
+    CHECK(ckr_node_number(&n, out, 9) == 4 && !strcmp(out, "-inf"));
+    n.kind = CKR_NODE_INT;
+    n.u.i = INT64_MIN;
+    CHECK(ckr_node_number(&n, NULL, 0) == 20);
+    n.kind = CKR_NODE_BIGINT;
+    n.u.str = "\0\0\0\0\0\0\0\0\1";
+    n.count = 9;
+    CHECK(ckr_node_number(&n, out, sizeof out) == 20 && !strcmp(out, "18446744073709551616"));
+    n.u.str = "\0\0\0\0\0\0\0\0\377";
+    CHECK(ckr_node_number(&n, out, sizeof out) == 21 && !strcmp(out, "-18446744073709551616"));
+    memset(long_one, 0x7f, sizeof long_one);
+    n.u.str = long_one;
+    n.count = 1790;                            /* 4310 digits: Python refuses them         */
+    CHECK(ckr_node_number(&n, out, sizeof out) == 0 && !out[0]);
+    n.count = 1700;
+    CHECK(ckr_node_number(&n, out, sizeof out) > 4000);
+    n.kind = CKR_NODE_STR;
+    CHECK(ckr_node_number(&n, out, sizeof out) == 0 && ckr_node_number(NULL, NULL, 0) == 0);
+}
+
+static void bytes_as_text(void)
+{
+    static const struct { const char *s; size_t n; uint32_t code; } rows[] = {
+        { "a", 1, 'a' }, { "\303\251", 2, 0xe9 }, { "\342\202\254", 3, 0x20ac },
+        { "\360\237\230\200", 4, 0x1f600 }, { "\300\200", 0, 0 }, { "\355\240\200", 0, 0 },
+        { "\364\220\200\200", 0, 0 }, { "\342\202", 0, 0 }
+    };
+    static const char hex[] = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    uint32_t code;
+    uint8_t sum[32];
+    char text[65];
+    ckr_sha256 h;
+    size_t i;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++)
+        CHECK(ckr_utf8(rows[i].s, strlen(rows[i].s), &code) == rows[i].n && code == rows[i].code);
+    CHECK(ckr_utf8("\303\251", 1, NULL) == 0 && ckr_utf8(NULL, 0, NULL) == 0);
+    CHECK(ckr_base64("abcd", 4, text) == 8 && !memcmp(text, "YWJjZA==", 8));
+    ckr_sha256_init(&h);
+    ckr_sha256_update(&h, "a", 1);
+    ckr_sha256_update(&h, "bc", 2);
+    ckr_sha256_final(&h, sum);
+    for (i = 0; i < 32; i++) snprintf(text + 2 * i, 3, "%02x", sum[i]);
+    CHECK_STR(text, hex);
+}
+
 static void node_pointers(void)
 {
     ckr_node *root, *list, *inner;
@@ -523,6 +588,8 @@ int main(int argc, char **argv)
     RUN(node_lists);
     RUN(node_getters);
     RUN(node_pointers);
+    RUN(node_numbers);
+    RUN(bytes_as_text);
     RUN(dtype_table);
     RUN(threads_each_once);
     RUN(context_contract);

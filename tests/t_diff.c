@@ -243,6 +243,268 @@ static void distances(void)
     distance(CKR_DTYPE_U64, 1, &most[0], &most[1], 1, 18446744073709551615.0, CKR_NO_ULP);
 }
 
+/* A checkpoint in memory with one tensor `w`; NULL: without. */
+static ckr_ckpt *with_w(ckr_dtype dtype, uint32_t n_dims, const int64_t *shape, const void *data)
+{
+    ckr_open_desc desc = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    desc.env = &env;
+    if (CHECK_OK(ckr_ckpt_create(&desc, &c, &e), &e) && data)
+        CHECK_OK(ckr_ckpt_put(c, "w", "param", dtype, n_dims, shape, data, &e), &e);
+    return c;
+}
+
+static ckr_diff *diff_close(ckr_ckpt *a, ckr_ckpt *b)
+{
+    ckr_diff *d = NULL;
+    ckr_error e;
+    CHECK_OK(ckr_ckpt_diff(a, b, &d, &e), &e);
+    ckr_ckpt_close(b);
+    ckr_ckpt_close(a);
+    return d;
+}
+
+/* Values of two dtypes are compared as the narrower one; of neither, as doubles. */
+static void dtypes(void)
+{
+    static const int64_t n = 4;
+    static const float f[2][4] = { { 1, -2, 0.5f, 3 }, { 1, -2, 0.50048828125f, -3 } };
+    static const uint16_t bf16[4] = { 0x3f80, 0xc000, 0x3f00, 0x4040 };
+    static const uint16_t f16[4] = { 0x3c00, 0xc000, 0x3800, 0x4200 };
+    static const int64_t i64[4] = { 1, -2, 0, 3 };
+    static const struct {
+        ckr_dtype ta, tb, as;
+        const void *a, *b;
+        uint64_t differ, signs, ulp;
+        double max_abs;
+    } row[] = {
+        { CKR_DTYPE_F32, CKR_DTYPE_BF16, CKR_DTYPE_BF16, f[0], bf16, 0, 0, 0, 0 },
+        { CKR_DTYPE_BF16, CKR_DTYPE_F32, CKR_DTYPE_BF16, bf16, f[0], 0, 0, 0, 0 },
+        { CKR_DTYPE_F32, CKR_DTYPE_BF16, CKR_DTYPE_BF16, f[1], bf16, 1, 1, 2 * 0x4040, 6 },
+        { CKR_DTYPE_F32, CKR_DTYPE_F16, CKR_DTYPE_F16, f[1], f16, 2, 1, 2 * 0x4200, 6 },
+        { CKR_DTYPE_F16, CKR_DTYPE_BF16, CKR_DTYPE_F64, f16, bf16, 0, 0, CKR_NO_ULP, 0 },
+        { CKR_DTYPE_I64, CKR_DTYPE_F32, CKR_DTYPE_F64, i64, f[0], 1, 0, CKR_NO_ULP, 0.5 },
+        { CKR_DTYPE_C64, CKR_DTYPE_I64, CKR_DTYPE_NONE, i64, i64, 4, 0, CKR_NO_ULP, 0 }
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        ckr_ckpt *a = with_w(row[i].ta, 1, &n, row[i].a), *b = with_w(row[i].tb, 1, &n, row[i].b);
+        ckr_diff *d = NULL;
+        ckr_error e;
+        if (!a || !b || !CHECK_OK(ckr_ckpt_diff(a, b, &d, &e), &e)) return;
+        if (CHECK(d->n_tensors == 1)) {
+            const ckr_tensor_diff *x = d->tensors;
+            CHECK(x->where == 0 && x->as == row[i].as);
+            CHECK(x->a && x->a->dtype == row[i].ta && x->b && x->b->dtype == row[i].tb);
+            CHECK_INT(x->n_elements, row[i].differ);
+            CHECK_INT(x->n_signs, row[i].signs);
+            CHECK(x->max_ulp == row[i].ulp);
+            if (row[i].as == CKR_DTYPE_NONE) CHECK(isnan(x->max_abs));
+            else CHECK(!(x->max_abs < row[i].max_abs) && !(x->max_abs > row[i].max_abs));
+        }
+        ckr_diff_free(d);
+        ckr_ckpt_close(b);
+        ckr_ckpt_close(a);
+    }
+}
+
+/* A step is a number, whatever it is stored as. */
+static void steps(void)
+{
+    static const int64_t one_axis = 1, i64 = 7, other_i64 = 8;
+    static const float f32 = 7;
+    for (int k = 0; k < 2; k++) {
+        ckr_ckpt *a = with_w(CKR_DTYPE_F32, 0, NULL, NULL),
+                 *b = with_w(CKR_DTYPE_F32, 0, NULL, NULL);
+        ckr_error e;
+        CHECK_OK(ckr_ckpt_put(a, "w", "step", CKR_DTYPE_F32, 1, &one_axis, &f32, &e), &e);
+        CHECK_OK(ckr_ckpt_put(b, "w", "step", CKR_DTYPE_I64, 1, &one_axis, k ? &other_i64 : &i64,
+                              &e), &e);
+        ckr_diff *d = diff_close(a, b);
+        CHECK_INT(d->n_tensors, k);
+        ckr_diff_free(d);
+    }
+}
+
+/* Shapes are told by the tensors; no values are compared, of [2,3] with [3,2] neither. */
+static void shapes(void)
+{
+    static const int64_t shape[2][2] = { { 2, 3 }, { 3, 2 } }, flat = 7;
+    static const float v[7] = { 1, 2, 3, 4, 5, 6, 7 };
+    for (int i = 0; i < 2; i++) {
+        ckr_ckpt *a = with_w(CKR_DTYPE_F32, 2, shape[0], v),
+                 *b = i ? with_w(CKR_DTYPE_F32, 1, &flat, v)
+                        : with_w(CKR_DTYPE_F32, 2, shape[1], v);
+        ckr_diff *d = NULL;
+        ckr_error e;
+        if (a && b && CHECK_OK(ckr_ckpt_diff(a, b, &d, &e), &e) && CHECK(d->n_tensors == 1)) {
+            const ckr_tensor_diff *x = d->tensors;
+            CHECK(x->where == 0 && x->as == CKR_DTYPE_NONE && isnan(x->max_abs));
+            CHECK(x->max_ulp == CKR_NO_ULP);
+            CHECK_INT(x->n_elements, i ? 7 : 6);
+            CHECK(x->a->n_dims == 2 && x->a->shape[0] == 2 && x->b->shape[0] == (i ? 7 : 3));
+        }
+        ckr_diff_free(d);
+        ckr_ckpt_close(b);
+        ckr_ckpt_close(a);
+    }
+}
+
+/* The worst element is the first of those that are as far, for any number of threads, and a NaN is
+   worse than any number. Across zero there are the floats of both sides and zero. */
+static void worst(void)
+{
+    enum { N = 3 << 20 };
+    static const int64_t n = N;
+    static float x[N], y[N];
+    static const uint64_t at[] = { N - 1, 2000000, 1500000, 7 };
+    static const float tiny = 1.40129846e-45f;         /* the smallest above zero           */
+    uint32_t threads = env.parallel.n_threads;
+    for (uint32_t k = 0; k < 5; k++) {
+        env.parallel.n_threads = k == 4 ? 3 : 1 + k % 2;
+        memset(x, 0, sizeof x);
+        memset(y, 0, sizeof y);
+        y[3] = -0.0f;
+        x[4] = -tiny;
+        y[4] = tiny;
+        for (uint32_t i = 0; i < k && i < 4; i++) x[at[i]] = 0.25f;
+        if (k == 3) y[1000000] = (float)NAN;
+        if (k == 3) y[2500000] = (float)NAN;
+        ckr_ckpt *a = with_w(CKR_DTYPE_F32, 1, &n, x), *b = with_w(CKR_DTYPE_F32, 1, &n, y);
+        ckr_diff *d = NULL;
+        ckr_error e;
+        if (a && b && CHECK_OK(ckr_ckpt_diff(a, b, &d, &e), &e) && CHECK(d->n_tensors == 1)) {
+            const ckr_tensor_diff *w = d->tensors;
+            CHECK_INT(w->n_elements, k == 3 ? 7 : 2 + k);
+            CHECK_INT(w->n_signs, 2);
+            CHECK_INT(w->worst, k == 0 ? 4 : k == 3 ? 1000000 : at[k - 1]);
+            if (k == 0) CHECK(w->max_ulp == 2);
+            if (k == 3) CHECK(isnan(w->max_abs) && isnan(w->worst_b) && !isnan(w->worst_a));
+            if (k == 1) CHECK(w->worst_a > 0.2 && w->worst_a < 0.3 && !(w->worst_b > 0));
+        }
+        ckr_diff_free(d);
+        ckr_ckpt_close(b);
+        ckr_ckpt_close(a);
+    }
+    env.parallel.n_threads = threads;
+}
+
+/* What differs in many parameters is said once; what one side alone has is said, and what neither
+   has is not called the same. */
+static void groups(void)
+{
+    static const char *const names[3] = { "a", "b", "c" };
+    static const int64_t n = 1;
+    static const float v = 1;
+    ckr_ckpt *c[2];
+    ckr_error e;
+    for (int i = 0; i < 2; i++) {
+        c[i] = with_w(CKR_DTYPE_F32, 1, &n, NULL);
+        for (int k = 0; k < 3; k++)
+            CHECK_OK(ckr_ckpt_put(c[i], names[k], "param", CKR_DTYPE_F32, 1, &n, &v, &e), &e);
+    }
+    ckr_hyper hyper[2] = { { "lr", 0.1 }, { "weight_decay", 0.5 } };
+    CHECK_OK(ckr_ckpt_put_group(c[0], "x", names, 2, hyper, 2, &e), &e);
+    ckr_diff *d = NULL;
+    if (CHECK_OK(ckr_ckpt_diff(c[0], c[1], &d, &e), &e) && CHECK(d->n_others == 1)) {
+        CHECK_STR(d->others[0].subject, "groups");
+        CHECK_STR(d->others[0].old_value, "1");
+        CHECK_STR(d->others[0].new_value, "none");
+        CHECK_INT(d->one, CKR_GROUPS);
+        CHECK_INT(d->both, CKR_PARAMS);
+    }
+    ckr_diff_free(d);
+    hyper[0].value = 0.2;
+    CHECK_OK(ckr_ckpt_put_group(c[1], "x", names, 1, hyper, 2, &e), &e);
+    CHECK_OK(ckr_ckpt_put_group(c[1], "y", names + 1, 2, hyper, 2, &e), &e);
+    d = diff_close(c[0], c[1]);
+    if (d && CHECK(d->n_others == 2)) {
+        CHECK_STR(d->others[0].subject, "group");
+        CHECK_STR(d->others[0].reason, "of the parameter c");
+        CHECK_STR(d->others[1].subject, "lr");
+        CHECK_STR(d->others[1].reason, "of 2 parameters, a the first");
+    }
+    ckr_diff_free(d);
+}
+
+static ckr_stats stats_of(ckr_dtype dtype, int64_t n, const void *data)
+{
+    ckr_stats out = CKR_ZERO;
+    ckr_error e;
+    ckr_ckpt *c = with_w(dtype, 1, &n, data);
+    if (c) {
+        const ckr_tensor *t = ckr_ckpt_tensor(c, "w", "param");
+        CHECK_OK(ckr_ckpt_stats(c, &t, 1, &out, &e), &e);
+    }
+    ckr_ckpt_close(c);
+    return out;
+}
+
+static void near(double is, double want)
+{
+    t_check(fabs(is - want) <= 1e-14 * fabs(want), __FILE__, __LINE__, "%.17g, not %.17g", is,
+            want);
+}
+
+/* Integers are exact where no double is; NaN and infinity are counted and left out; one pass over
+   many windows says what two passes say, and threads do not show. */
+static void statistics(void)
+{
+    enum { N = 3000017 };
+    static const float odd[] = { (float)NAN, 3, -0.0f, (float)INFINITY, -1, -(float)INFINITY };
+    static const uint8_t bits[] = { 1, 0, 1 };
+    static const int64_t i[] = { INT64_MAX, INT64_MIN, INT64_MAX, -3 };
+    static const uint64_t u[] = { UINT64_MAX, UINT64_MAX - 2, 5 };
+    static const int8_t small[] = { -128, 127, 0 };
+    static const uint16_t bf16[] = { 0x3f80, 0xbf80, 0x7fc0, 0x4000 };
+    static const float complex_[] = { 1, 2 };
+    static float many[N];
+    const uint32_t threads = env.parallel.n_threads;
+    ckr_stats s = stats_of(CKR_DTYPE_F32, 6, odd);
+    CHECK(s.n == 6 && s.n_nan == 1 && s.n_inf == 2 && s.n_zero == 1);
+    near(s.min, -1);
+    near(s.max, 3);
+    near(s.mean, 2.0 / 3);
+    near(s.std, sqrt(26.0 / 9));
+    s = stats_of(CKR_DTYPE_F32, 1, odd);
+    CHECK(s.n_nan == 1 && isnan(s.min) && isnan(s.max) && isnan(s.mean) && isnan(s.std));
+    s = stats_of(CKR_DTYPE_BOOL, 3, bits);
+    CHECK(s.least == 0 && s.most == 1 && s.n_zero == 1);
+    near(s.mean, 2.0 / 3);
+    near(s.std, sqrt(2.0) / 3);
+    s = stats_of(CKR_DTYPE_I64, 4, i);
+    CHECK(s.least == INT64_MIN && s.most == INT64_MAX);
+    near(s.mean, ((double)INT64_MAX - 5) / 4);
+    s = stats_of(CKR_DTYPE_I64, 1, &i[3]);
+    near(s.mean, -3);
+    s = stats_of(CKR_DTYPE_U64, 3, u);
+    CHECK(s.least == 5 && (uint64_t)s.most == UINT64_MAX);
+    near(s.mean, 36893488147419103233.0 / 3);
+    s = stats_of(CKR_DTYPE_I8, 3, small);
+    CHECK(s.least == -128 && s.most == 127);
+    near(s.mean, -1.0 / 3);
+    s = stats_of(CKR_DTYPE_BF16, 4, bf16);
+    CHECK(s.n_nan == 1);
+    near(s.std, sqrt(14.0 / 9));
+    s = stats_of(CKR_DTYPE_C64, 1, complex_);
+    CHECK(s.n == 1 && isnan(s.mean) && !s.n_nan);
+    double mean = 0, m2 = 0;
+    for (uint32_t k = 0; k < N; k++) {
+        many[k] = 1000.0f + (float)(k * 2654435761u >> 8) / 16777216.0f;
+        mean += (double)many[k];
+    }
+    mean /= N;
+    for (uint32_t k = 0; k < N; k++) m2 += ((double)many[k] - mean) * ((double)many[k] - mean);
+    env.parallel.n_threads = 1;
+    s = stats_of(CKR_DTYPE_F32, N, many);
+    t_check(fabs(s.mean - mean) < 1e-9 && fabs(s.std - sqrt(m2 / N)) < 1e-9, __FILE__, __LINE__,
+            "%.17g %.17g, not %.17g %.17g", s.mean, s.std, mean, sqrt(m2 / N));
+    env.parallel.n_threads = 3;
+    const ckr_stats more = stats_of(CKR_DTYPE_F32, N, many);
+    CHECK(!memcmp(&s, &more, sizeof s));
+    env.parallel.n_threads = threads;
+}
+
 /* What convert says it read and wrote is what digest says of both. */
 static void digests(void)
 {
@@ -292,6 +554,12 @@ int main(int argc, char **argv)
     RUN(not_compared);
     RUN(in_objects);
     RUN(distances);
+    RUN(dtypes);
+    RUN(steps);
+    RUN(shapes);
+    RUN(worst);
+    RUN(groups);
+    RUN(statistics);
     RUN(digests);
     memio_free(&disk);
     return t_end();

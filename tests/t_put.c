@@ -313,6 +313,55 @@ static void left_out(void)
     ckr_ckpt_close(c);
 }
 
+/* What was decided goes through every form, twice over, and on exactly. */
+static void decisions(void)
+{
+    static const ckr_lr_policy policies[] = { CKR_LR_SPLICE, CKR_LR_REWARM, CKR_LR_STRETCH };
+    static const ckr_hyper lr = { "lr", 0.001 };
+    char path[512];
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        ckr_ckpt *c = NULL;
+        CHECK_OK(ckr_ckpt_create(NULL, &c, &e), &e);
+        put_tensors(c);
+        CHECK_OK(ckr_ckpt_put_group(c, "all", names, 1, &lr, 1, &e), &e);
+        CHECK_OK(ckr_ckpt_put_schedule(c, "transformers:cosine,num_warmup_steps=5,"
+                                          "num_training_steps=100", 20, &e), &e);
+        for (int k = 0; k < 3; k++) {
+            static const char *const totals[] = { "300", "200", "400" };
+            const ckr_setting set = { NULL, "total_steps", totals[k] };
+            const int64_t at = 20 + 15 * k;
+            ckr_target to = CKR_ZERO;
+            ckr_plan *p = NULL;
+            double want[400], have[400];
+            to.sets = &set;
+            to.n_sets = 1;
+            to.lr_policy = policies[k];
+            to.rewarm_steps = 30;
+            if (!CHECK_OK(ckr_plan_decide(c, &to, &p, &e), &e)) break;
+            const ckr_schedule *after = ckr_plan_info(p)->after;
+            CHECK_OK(ckr_schedule_values(after, CKR_COLUMN_LR, 1, 400, want, NULL, &e), &e);
+            ckr_ckpt *next = NULL;
+            CHECK_OK(ckr_ckpt_create(NULL, &next, &e), &e);
+            put_tensors(next);
+            CHECK_OK(ckr_ckpt_put_group(next, "all", names, 1, &lr, 1, &e), &e);
+            CHECK_OK(ckr_ckpt_put_decided(next, after, at + 15, &e), &e);
+            ckr_plan_free(p);
+            ckr_ckpt_close(c);
+            snprintf(path, sizeof path, "%s/decided_%d_%s", tmp, k, forms[i].name);
+            ckr_plan_free(written(next, (int)i, 0, 0, path));
+            ckr_ckpt_close(next);
+            c = opened(path);
+            if (!c || !CHECK(ckr_ckpt_schedule(c, 0) != NULL)) break;
+            CHECK_OK(ckr_schedule_values(ckr_ckpt_schedule(c, 0), CKR_COLUMN_LR, 1, 400, have, NULL,
+                                         &e), &e);
+            for (int u = (int)at + 15; u < (k ? 200 : 300); u++)
+                if (!CHECK_AT(have[u] == want[u], "%s, decision %d, update %d: %.17g, not %.17g",
+                              forms[i].name, k, u + 1, have[u], want[u])) break;
+        }
+        ckr_ckpt_close(c);
+    }
+}
+
 /* A caller's mistakes are errors of the call, and change nothing. */
 static void mistakes(void)
 {
@@ -396,6 +445,7 @@ int main(int argc, char **argv)
     RUN(other_ranks);
     RUN(trains_between);
     RUN(left_out);
+    RUN(decisions);
     RUN(mistakes);
     RUN(changed);
     t_remove_tree(tmp);

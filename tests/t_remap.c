@@ -950,7 +950,7 @@ static void pack_states(void)
         CHECK_OK(ckr_rng_seed(&r, kinds[i], 12345), &t_err);
         draw(&r, 700);
         n = ckr__pack(&r, a);
-        len = ckr__base64_put(a, n, text);
+        len = ckr_base64(a, n, text);
         CHECK(ckr__base64_get(text, len, b, sizeof b, &m) && m == n && !memcmp(a, b, n));
         CHECK(ckr__unpack(b, n, &s) && same_bytes(&r, &s) && ckr_rng_equal(&r, &s));
         CHECK(!ckr__unpack(b, n - 1, &s));
@@ -969,7 +969,7 @@ static void pack_states(void)
     r.float_normal = (float)ckr__nan();
     CHECK(!ckr__unpack(b, ckr__pack(&r, b), &s));
     for (i = 0; i < 7; i++) {
-        len = ckr__base64_put((const uint8_t *)"abcdef", i, text);
+        len = ckr_base64((const uint8_t *)"abcdef", i, text);
         CHECK(ckr__base64_get(text, len, b, sizeof b, &m) && m == i && !memcmp(b, "abcdef", i));
     }
     for (i = 0; i < sizeof bad / sizeof *bad; i++)

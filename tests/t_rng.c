@@ -33,11 +33,11 @@ static int64_t whole(const ckr_node *n)
 static void digest(const void *p, size_t n, char *hex)
 {
     uint8_t sum[32];
-    ckr__sha256 h;
+    ckr_sha256 h;
     int i;
-    ckr__sha256_init(&h);
-    ckr__sha256_update(&h, p, n);
-    ckr__sha256_final(&h, sum);
+    ckr_sha256_init(&h);
+    ckr_sha256_update(&h, p, n);
+    ckr_sha256_final(&h, sum);
     for (i = 0; i < 32; i++) snprintf(hex + 2 * i, 3, "%02x", sum[i]);
 }
 

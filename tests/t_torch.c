@@ -74,7 +74,7 @@ static void same_tensor(const ckr_ckpt *c, const char *where, const ckr_view *v,
     int64_t numel = 0, offset = -1;
     uint8_t *p, sum[32];
     char hex[65];
-    ckr__sha256 h;
+    ckr_sha256 h;
     ckr_error e;
     size_t bytes;
     if (v->layout || ckr_node_get(json, "layout") || v->meta || v->conj || v->neg) return;
@@ -91,9 +91,9 @@ static void same_tensor(const ckr_ckpt *c, const char *where, const ckr_view *v,
     p = (uint8_t *)malloc(bytes ? bytes : 1);
     if (!p) exit(2);
     if (CHECK_OK(ckr_view_read(c, v, 0, numel, p, &e), &e)) {
-        ckr__sha256_init(&h);
-        ckr__sha256_update(&h, p, bytes);
-        ckr__sha256_final(&h, sum);
+        ckr_sha256_init(&h);
+        ckr_sha256_update(&h, p, bytes);
+        ckr_sha256_final(&h, sum);
         hex_of(sum, 32, hex);
         if (strcmp(hex, text(json, "sha256"))) wrong(where, hex, text(json, "sha256"));
         else n_tensors++;

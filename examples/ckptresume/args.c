@@ -116,8 +116,16 @@ const option all_options[] = {
       "the output may exist: it is replaced" },
     { "settings", "FILE", KIND_FILE, GROUP_OUTPUT, AT(settings), VERB_TARGET, NULL,
       "what the coming run must be started with, into FILE" },
-    { "tensors", NULL, KIND_SWITCH, GROUP_OUTPUT, AT(tensors), VERB_INSPECT, NULL,
-      "list every tensor" },
+    { "tensors", "[PATTERN]", KIND_PATTERN, GROUP_OUTPUT, AT(pattern), VERB_INSPECT, NULL,
+      "list every tensor, or those with such a name, * and ? in it; behind PATH, or --tensors=" },
+    { "stats", NULL, KIND_SWITCH, GROUP_OUTPUT, AT(stats), VERB_INSPECT, NULL,
+      "of each tensor in the list: min, max, mean, std, zeros, what is not finite" },
+    { "stat", NULL, KIND_SWITCH, GROUP_OUTPUT, AT(stat), VERB_DIFF, NULL,
+      "only the line of each slot and the worst tensors" },
+    { "limit", "N", KIND_LIMIT, GROUP_OUTPUT, AT(limit), VERB_DIFF, NULL,
+      "how many tensors are listed: a number (default 10), or all" },
+    { "tolerance", "T", KIND_TOLERANCE, GROUP_OUTPUT, AT(tolerance), VERB_DIFF, NULL,
+      "tensors whose values differ by no more are the same, whatever their dtypes: 1e-6, or 2ulp" },
     { "files", NULL, KIND_SWITCH, GROUP_OUTPUT, AT(files), VERB_PLAN, NULL,
       "list every file that would be written" },
     { "each", NULL, KIND_SWITCH, GROUP_OUTPUT, AT(each), VERB_DIGEST, NULL,
@@ -297,6 +305,16 @@ static bool store_components(const option *o, void *field, const char *s)
     return true;
 }
 
+static bool store_tolerance(options *into, const char *s)
+{
+    char *end = NULL;
+    into->tolerance = s;
+    into->tolerate = strtod(s, &end);
+    into->tolerance_ulp = end != s && !strcmp(end, "ulp");
+    return end != s && (into->tolerance_ulp || !*end) && into->tolerate >= 0 &&
+           into->tolerate <= 1e300;
+}
+
 /* Reads `s` into the option's field; false: not a value of this kind. */
 static bool option_store(const option *o, options *into, const char *s)
 {
@@ -328,6 +346,15 @@ static bool option_store(const option *o, options *into, const char *s)
         if (parse_u64(s, INT64_MAX, (uint64_t *)field)) return into->to > 0;
         into->target.dialect = s;
         return *s != '\0' && !strchr("-+.0123456789", *s);
+    case KIND_LIMIT:
+        if (strcmp(s, "all") != 0) return parse_u64(s, UINT64_MAX, &into->limit) && into->limit;
+        into->limit = UINT64_MAX;
+        return true;
+    case KIND_TOLERANCE: return store_tolerance(into, s);
+    case KIND_PATTERN:
+        into->pattern = *s ? s : NULL;
+        into->tensors = true;
+        return true;
     case KIND_COUNT:
     case KIND_ROWS:
     case KIND_STAGE:
@@ -360,10 +387,13 @@ static const char *option_wants(const option *o)
     case KIND_SET: return "KEY=VALUE or GROUP.KEY=VALUE with: ";
     case KIND_RATIO: return "a number from 1";
     case KIND_SEED: return "a whole number";
+    case KIND_LIMIT: return "a whole number from 1, or all";
+    case KIND_TOLERANCE: return "a number like 1e-6, or 2ulp";
     case KIND_SCHEDULE: return "KIND:key=value,... as in `ckptresume help schedules`";
     case KIND_FILE: return "a file";
     case KIND_DIALECT: return "a framework of `ckptresume help dialects`";
     case KIND_SWITCH:
+    case KIND_PATTERN:
     case KIND_TEXT: break;
     }
     return "a value";
@@ -438,6 +468,12 @@ static const option *option_find(const job *j, const char *name, size_t n)
     return first;
 }
 
+/* What stands behind the last path can be no other path. */
+static bool pattern_follows(const job *j, int argc, char **argv, int i)
+{
+    return j->verb && j->n_args == j->verb->n_args && i < argc && strncmp(argv[i], "--", 2) != 0;
+}
+
 /* One flag, argv[*i]; takes the next argument where it is the value. That it is one of the verb's
    is seen later, when the verb is known. */
 static int option_take(job *j, int argc, char **argv, int *i)
@@ -453,6 +489,8 @@ static int option_take(job *j, int argc, char **argv, int *i)
     if (!o->value && equals) return usage(j, flag, "this flag takes no value");
     if (equals) {
         value = equals + 1;
+    } else if (o->kind == KIND_PATTERN && !pattern_follows(j, argc, argv, *i + 1)) {
+        value = "";
     } else if (o->value) {
         if (*i + 1 >= argc || !strncmp(argv[*i + 1], "--", 2))
             return usage(j, flag, "the value is missing, expected %s%s", option_wants(o),
@@ -565,6 +603,8 @@ static int check_together(job *j)
         return usage(j, "--seed", "it is the seed of --rng reseed, which is not asked for");
     if (was_used(j, "rewarm-steps") && t->lr_policy != CKR_LR_REWARM)
         return usage(j, "--rewarm-steps", "it goes with --lr-policy rewarm, not asked for");
+    if (j->o.stats && !j->o.tensors)
+        return usage(j, "--stats", "it goes with --tensors, the list in which they stand");
     if (!j->o.data && (j->o.micro_batch || j->o.seq_len))
         return usage(j, j->o.micro_batch ? "--micro-batch" : "--seq-len",
                      "it goes with --data GLOB, the files in which a place is counted anew");

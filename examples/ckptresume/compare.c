@@ -1,4 +1,4 @@
-/* digest, diff and check. */
+/* digest and check. */
 
 #include "tool.h"
 
@@ -15,8 +15,7 @@ static bool is_left_out(const ckr_note *n)
 static void digest_json_left_out(json *w, const ckr_state *s)
 {
     uint64_t i;
-    json_key(w, "report");
-    json_open(w, "[");
+    json_list(w, "report");
     for (i = 0; i < s->n_notes; i++)
         if (is_left_out(&s->notes[i])) json_entry(w, &s->notes[i]);
     json_close(w, "]");
@@ -36,13 +35,10 @@ static void digest_json(job *j, const ckr_state *s, const digest16 *each, const 
 {
     json w;
     uint64_t i;
-    w.t = &j->out;
-    w.comma = false;
-    json_open(&w, "{");
+    json_begin(&w, &j->out);
     json_key(&w, "digest");
     json_hex(&w, total, 16);
-    json_key(&w, "tensors");
-    json_open(&w, "[");
+    json_list(&w, "tensors");
     for (i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
         json_open(&w, "{");
@@ -57,8 +53,7 @@ static void digest_json(job *j, const ckr_state *s, const digest16 *each, const 
     }
     json_close(&w, "]");
     digest_json_left_out(&w, s);
-    json_close(&w, "}");
-    text_str(&j->out, "\n");
+    json_end(&w);
 }
 
 static void digest_text(job *j, const ckr_state *s, const digest16 *each, const digest16 total)
@@ -120,175 +115,19 @@ int verb_digest(job *j)
     return code;
 }
 
-/* >>diff ---------------------------------------------------------------------- */
-
-static void diff_json_side(json *w, const ckr_diff *d, const char *key, int where)
-{
-    uint64_t i;
-    json_key(w, key);
-    json_open(w, "[");
-    for (i = 0; i < d->n_tensors; i++) {
-        const ckr_tensor_diff *t = &d->tensors[i];
-        if (t->where != where) continue;
-        json_open(w, "{");
-        json_pair(w, "name", t->name);
-        json_pair(w, "slot", t->slot);
-        if (where == 0) {
-            json_pair_uint(w, "elements", t->n_elements);
-            json_key(w, "max_abs");
-            json_double(w, t->max_abs);
-            if (t->max_ulp == CKR_NO_ULP) json_pair(w, "max_ulp", NULL);
-            else json_pair_uint(w, "max_ulp", t->max_ulp);
-        }
-        json_close(w, "}");
-    }
-    json_close(w, "]");
-}
-
-/* Entries by what they are about: the code says it. */
-static const char *diff_section(const ckr_note *n)
-{
-    static const char *const key[] = { "groups", "schedules", "rng", "leftovers", "leftovers" };
-    static const char *const part[] = { "GROUP", "SCHED", "RNG", "LEFTOVER", "NOT_COMPARED" };
-    size_t i;
-    for (i = 0; i < COUNT_OF(part); i++)
-        if (strstr(n->code, part[i])) return key[i];
-    return "progress";
-}
-
-static void diff_json(job *j, const ckr_diff *d, bool same)
-{
-    static const char *const sections[] = { "groups", "schedules", "rng", "progress",
-                                            "leftovers" };
-    json w;
-    size_t k;
-    uint64_t i;
-    w.t = &j->out;
-    w.comma = false;
-    json_open(&w, "{");
-    json_key(&w, "same");
-    json_bool(&w, same);
-    json_key(&w, "tensors");
-    json_open(&w, "{");
-    diff_json_side(&w, d, "only_a", -1);
-    diff_json_side(&w, d, "only_b", 1);
-    diff_json_side(&w, d, "different", 0);
-    json_close(&w, "}");
-    for (k = 0; k < COUNT_OF(sections); k++) {
-        json_key(&w, sections[k]);
-        json_open(&w, "[");
-        for (i = 0; i < d->n_others; i++)
-            if (!strcmp(diff_section(&d->others[i]), sections[k])) json_entry(&w, &d->others[i]);
-        json_close(&w, "]");
-    }
-    json_close(&w, "}");
-    text_str(&j->out, "\n");
-}
-
-static void diff_tensors(text *t, const ckr_diff *d)
-{
-    static const char *const titles[] = { "name", "slot", "elements", "max abs", "max ulp" };
-    const uint64_t shown = 200;
-    table b;
-    uint64_t i;
-    if (!d->n_tensors) return;
-    table_begin(&b, 5, 4 | 8 | 16, titles);
-    for (i = 0; i < d->n_tensors && i < shown; i++) {
-        const ckr_tensor_diff *x = &d->tensors[i];
-        table_text(&b, x->name);
-        table_text(&b, x->slot);
-        table_count(&b, x->n_elements);
-        if (x->where == 0) {
-            text_fmt(&b.cell, "%.3g", x->max_abs);
-            table_cell(&b);
-            if (x->max_ulp == CKR_NO_ULP) table_text(&b, "");
-            else table_count(&b, x->max_ulp);
-        } else {
-            table_text(&b, x->where < 0 ? "only in A" : "only in B");
-            table_text(&b, "");
-        }
-    }
-    table_end(&b, t);
-    if (i < d->n_tensors)
-        text_fmt(t, "  and %llu more (--json lists them)\n",
-                 (unsigned long long)(d->n_tensors - i));
-}
-
-static void diff_text(job *j, const ckr_diff *d, const ckr_ckpt *a, const ckr_ckpt *b, bool same)
-{
-    const report notes = report_of(d->others, d->n_others, NULL, 0);
-    text *t = &j->out;
-    if (j->o.quiet) return;
-    label(t, "A");
-    text_clean(t, ckr_ckpt_path(a));
-    text_str(t, "\n");
-    label(t, "B");
-    text_clean(t, ckr_ckpt_path(b));
-    text_str(t, "\n");
-    label(t, "result");
-    text_painted(t, same ? PAINT_GREEN : PAINT_YELLOW, same ? "the same" : "different");
-    if (same) {
-        text_str(t, ": ");
-        text_plural(t, ckr_ckpt_state(a)->n_tensors, "tensor", "tensors");
-        text_str(t, d->n_others ? " equal bit for bit, but not all else could be compared"
-                                : " equal bit for bit, groups, schedules, random streams, places "
-                                  "in the data and progress too");
-    } else if (d->n_tensors) {
-        text_str(t, ": ");
-        text_plural(t, d->n_tensors, "tensor", "tensors");
-    }
-    text_str(t, "\n");
-    if (d->n_tensors) text_str(t, "\n");
-    diff_tensors(t, d);
-    report_text(t, &notes, "beside the tensors");
-}
-
-static int diff_both(job *j, const ckr_ckpt *a, const ckr_ckpt *b)
-{
-    ckr_diff *d = NULL;
-    ckr_result r;
-    report notes;
-    bool same;
-    progress_begin(j);
-    r = ckr_ckpt_diff(a, b, &d, &j->err);
-    progress_end(j);
-    if (r != CKR_OK) return fail(j);
-    notes = report_of(d->others, d->n_others, NULL, 0);
-    same = !d->n_tensors && !report_count(&notes, CKR_CHANGED);
-    if (j->o.json) diff_json(j, d, same);
-    else diff_text(j, d, a, b, same);
-    ckr_diff_free(d);
-    return same ? CODE_DONE : CODE_REFUSED;
-}
-
-int verb_diff(job *j)
-{
-    ckr_ckpt *a, *b;
-    int code = open_checkpoint(j, j->args[0], &a);
-    if (code != CODE_DONE) return code;
-    code = open_checkpoint(j, j->args[1], &b);
-    if (code == CODE_DONE) code = diff_both(j, a, b);
-    ckr_ckpt_close(b);
-    ckr_ckpt_close(a);
-    return code;
-}
-
 /* >>check --------------------------------------------------------------------- */
 
 static void check_json(job *j, const ckr_ckpt *c, const report *notes, uint64_t bytes_read,
                        bool sound)
 {
     json w;
-    w.t = &j->out;
-    w.comma = false;
-    json_open(&w, "{");
+    json_begin(&w, &j->out);
     json_head(&w, c);
     json_pair_uint(&w, "bytes_read", bytes_read);
     json_key(&w, "sound");
     json_bool(&w, sound);
     json_report(&w, notes);
-    json_close(&w, "}");
-    text_str(&j->out, "\n");
+    json_end(&w);
 }
 
 static void check_text(job *j, const ckr_ckpt *c, const report *notes, uint64_t bytes_read,

@@ -402,12 +402,9 @@ static int help_json(job *j, const verb *one)
 {
     json w;
     size_t i;
-    w.t = &j->out;
-    w.comma = false;
-    json_open(&w, "{");
+    json_begin(&w, &j->out);
     json_version(&w);
-    json_key(&w, "verbs");
-    json_open(&w, "[");
+    json_list(&w, "verbs");
     for (i = 0; all_verbs[i].name; i++) {
         const verb *v = &all_verbs[i];
         if (one && v != one) continue;
@@ -419,8 +416,7 @@ static int help_json(job *j, const verb *one)
         json_close(&w, "}");
     }
     json_close(&w, "]");
-    json_close(&w, "}");
-    text_str(&j->out, "\n");
+    json_end(&w);
     return CODE_DONE;
 }
 

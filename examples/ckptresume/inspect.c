@@ -42,7 +42,104 @@ static size_t slot_sums(const ckr_state *s, slot_sum *sums)
     return n;
 }
 
-static void inspect_json_tensors(json *w, const job *j, const ckr_state *s)
+/* The tensors that are listed, and what --stats says of them. */
+typedef struct listed {
+    const ckr_tensor **tensors;
+    ckr_stats *stats;          /* or NULL                                              */
+    size_t     n;
+} listed;
+
+/* A name against a pattern of * and ?; one without them fits anywhere in the name. */
+static bool name_fits(const char *pattern, const char *name)
+{
+    const char *star = NULL, *from = NULL;
+    if (!strpbrk(pattern, "*?")) return strstr(name, pattern) != NULL;
+    while (*name) {
+        if (*pattern == '*') {
+            star = ++pattern;
+            from = name;
+        } else if (*pattern == *name || *pattern == '?') {
+            pattern++;
+            name++;
+        } else if (star) {
+            pattern = star;
+            name = ++from;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*') pattern++;
+    return !*pattern;
+}
+
+static void listed_free(listed *l)
+{
+    free((void *)l->tensors);
+    free(l->stats);
+}
+
+static int listed_make(job *j, const ckr_ckpt *c, listed *l)
+{
+    const ckr_state *s = ckr_ckpt_state(c);
+    const size_t most = s->n_tensors < SIZE_MAX / sizeof *l->stats ? (size_t)s->n_tensors : 0;
+    ckr_result r;
+    size_t i;
+    memset(l, 0, sizeof *l);
+    if (!j->o.tensors) return CODE_DONE;
+    l->tensors = (const ckr_tensor **)malloc((most + 1) * sizeof *l->tensors);
+    l->stats = j->o.stats ? (ckr_stats *)calloc(most + 1, sizeof *l->stats) : NULL;
+    if (!l->tensors || (j->o.stats && !l->stats)) return out_of_memory(j);
+    for (i = 0; i < most; i++)
+        if (!j->o.pattern || name_fits(j->o.pattern, s->tensors[i]->name))
+            l->tensors[l->n++] = s->tensors[i];
+    if (j->o.pattern && !l->n)
+        return usage(j, "--tensors", "no tensor has a name like \"%.200s\"", j->o.pattern);
+    if (!l->stats) return CODE_DONE;
+    progress_begin(j);
+    r = ckr_ckpt_stats(c, l->tensors, l->n, l->stats, &j->err);
+    progress_end(j);
+    return r == CKR_OK ? CODE_DONE : fail(j);
+}
+
+static bool is_whole(const ckr_tensor *t)
+{
+    return t->dtype >= CKR_DTYPE_BOOL && t->dtype <= CKR_DTYPE_I64;
+}
+
+static void whole_text(text *t, const ckr_tensor *x, int64_t v)
+{
+    if (x->dtype == CKR_DTYPE_U64) text_fmt(t, "%llu", (unsigned long long)v);
+    else text_fmt(t, "%lld", (long long)v);
+}
+
+/* No value: null, and "-" in a table. */
+static void json_stats(json *w, const ckr_tensor *t, const ckr_stats *s)
+{
+    const struct { const char *key; double v; int64_t whole; } rows[] = {
+        { "min", s->min, s->least }, { "max", s->max, s->most }, { "mean", s->mean, 0 },
+        { "std", s->std, 0 }
+    };
+    size_t i;
+    json_dict(w, "stats");
+    json_pair_uint(w, "elements", s->n);
+    json_pair_uint(w, "nan", s->n_nan);
+    json_pair_uint(w, "inf", s->n_inf);
+    json_pair_uint(w, "zeros", s->n_zero);
+    for (i = 0; i < COUNT_OF(rows); i++) {
+        json_key(w, rows[i].key);
+        if (isnan(rows[i].v)) {
+            json_raw(w, "null");
+        } else if (i < 2 && is_whole(t)) {
+            json_comma(w);
+            whole_text(w->t, t, rows[i].whole);
+        } else {
+            json_double(w, rows[i].v);
+        }
+    }
+    json_close(w, "}");
+}
+
+static void inspect_json_tensors(json *w, const listed *l, bool list, const ckr_state *s)
 {
     uint64_t i, params = 0, bytes = 0;
     for (i = 0; i < s->n_tensors; i++) {
@@ -50,16 +147,14 @@ static void inspect_json_tensors(json *w, const job *j, const ckr_state *s)
         if (!strcmp(s->tensors[i]->slot, "param") && !s->tensors[i]->buffer) params += n;
         bytes += n * ckr_dtype_size(s->tensors[i]->dtype);
     }
-    json_key(w, "tensors");
-    json_open(w, "{");
+    json_dict(w, "tensors");
     json_pair_uint(w, "count", s->n_tensors);
     json_pair_uint(w, "params", params);
     json_pair_uint(w, "bytes", bytes);
-    if (j->o.tensors) {
-        json_key(w, "list");
-        json_open(w, "[");
-        for (i = 0; i < s->n_tensors; i++) {
-            const ckr_tensor *t = s->tensors[i];
+    if (list) {
+        json_list(w, "list");
+        for (i = 0; i < l->n; i++) {
+            const ckr_tensor *t = l->tensors[i];
             json_open(w, "{");
             json_pair(w, "name", t->name);
             json_pair(w, "slot", t->slot);
@@ -67,6 +162,7 @@ static void inspect_json_tensors(json *w, const job *j, const ckr_state *s)
             json_key(w, "shape");
             json_shape(w, t->n_dims, t->shape);
             json_pair_uint(w, "pieces", t->n_pieces);
+            if (l->stats) json_stats(w, t, &l->stats[i]);
             json_close(w, "}");
         }
         json_close(w, "]");
@@ -77,8 +173,7 @@ static void inspect_json_tensors(json *w, const job *j, const ckr_state *s)
 static void inspect_json_groups(json *w, const ckr_ckpt *c, const ckr_state *s)
 {
     uint64_t i, k;
-    json_key(w, "groups");
-    json_open(w, "[");
+    json_list(w, "groups");
     for (i = 0; i < s->n_groups; i++) {
         const ckr_group *g = &s->groups[i];
         json_open(w, "{");
@@ -87,8 +182,7 @@ static void inspect_json_groups(json *w, const ckr_ckpt *c, const ckr_state *s)
         json_key(w, "hyper");
         if (g->hyper) json_node(w, c, g->hyper);
         else json_raw(w, "{}");
-        json_key(w, "params");
-        json_open(w, "[");
+        json_list(w, "params");
         for (k = 0; k < g->n_params; k++) json_string(w, g->params[k]);
         json_close(w, "]");
         json_close(w, "}");
@@ -99,8 +193,7 @@ static void inspect_json_groups(json *w, const ckr_ckpt *c, const ckr_state *s)
 static void inspect_json_schedules(json *w, const ckr_ckpt *c, const ckr_state *s)
 {
     uint64_t i;
-    json_key(w, "schedules");
-    json_open(w, "[");
+    json_list(w, "schedules");
     for (i = 0; i < s->n_schedules; i++) {
         const ckr_schedule_facts h = ckr_schedule_info(ckr_ckpt_schedule(c, i));
         json_open(w, "{");
@@ -118,14 +211,12 @@ static void inspect_json_schedules(json *w, const ckr_ckpt *c, const ckr_state *
 static void inspect_json_rng(json *w, const ckr_state *s)
 {
     uint64_t i = 0;
-    json_key(w, "rng");
-    json_open(w, "[");
+    json_list(w, "rng");
     while (i < s->n_rng) {
         const uint32_t rank = s->rng[i].rank;
         json_open(w, "{");
         json_pair_uint(w, "rank", rank);
-        json_key(w, "streams");
-        json_open(w, "[");
+        json_list(w, "streams");
         for (; i < s->n_rng && s->rng[i].rank == rank; i++) {
             json_open(w, "{");
             json_pair(w, "kind", s->rng[i].kind);
@@ -140,22 +231,19 @@ static void inspect_json_rng(json *w, const ckr_state *s)
     json_close(w, "]");
 }
 
-static void inspect_json(job *j, const ckr_ckpt *c)
+static void inspect_json(job *j, const ckr_ckpt *c, const listed *l)
 {
     const ckr_state *s = ckr_ckpt_state(c);
     const report notes = report_of(s->notes, s->n_notes, NULL, 0);
     json w;
     uint64_t i;
-    w.t = &j->out;
-    w.comma = false;
-    json_open(&w, "{");
+    json_begin(&w, &j->out);
     json_head(&w, c);
-    inspect_json_tensors(&w, j, s);
+    inspect_json_tensors(&w, l, j->o.tensors, s);
     inspect_json_groups(&w, c, s);
     inspect_json_schedules(&w, c, s);
     inspect_json_rng(&w, s);
-    json_key(&w, "ties");
-    json_open(&w, "[");
+    json_list(&w, "ties");
     for (i = 0; i < s->n_ties; i++) {
         json_open(&w, "[");
         json_string(&w, s->ties[i].name);
@@ -163,13 +251,11 @@ static void inspect_json(job *j, const ckr_ckpt *c)
         json_close(&w, "]");
     }
     json_close(&w, "]");
-    json_key(&w, "leftovers");
-    json_open(&w, "[");
+    json_list(&w, "leftovers");
     for (i = 0; i < s->n_leftovers; i++) json_string(&w, s->leftovers[i].path);
     json_close(&w, "]");
     json_report(&w, &notes);
-    json_close(&w, "}");
-    text_str(&j->out, "\n");
+    json_end(&w);
 }
 
 /* "bfloat16", or how many tensors have which, of the three that most
@@ -254,15 +340,53 @@ static void inspect_slots(text *t, const ckr_state *s)
     table_end(&b, t);
 }
 
-static void inspect_list(text *t, const ckr_state *s)
+static void stats_cell(table *b, const ckr_tensor *t, double v, int64_t whole, bool exact)
+{
+    if (isnan(v)) text_str(&b->cell, "-");
+    else if (exact && is_whole(t)) whole_text(&b->cell, t, whole);
+    else text_fmt(&b->cell, "%.4g", v);
+    table_cell(b);
+}
+
+static void share_cell(table *b, uint64_t n, uint64_t of)
+{
+    if (!n) text_str(&b->cell, "0");
+    else text_fmt(&b->cell, "%.3g%%", 100 * ((double)n / (double)of));
+    table_cell(b);
+}
+
+static void stats_list(text *t, const listed *l)
+{
+    static const char *const titles[] = { "name", "slot", "min", "max", "mean", "std", "zeros",
+                                          "not finite" };
+    size_t i;
+    table b;
+    text_str(t, "\n");
+    table_begin(&b, 8, 4 | 8 | 16 | 32 | 64 | 128, titles);
+    for (i = 0; i < l->n; i++) {
+        const ckr_tensor *x = l->tensors[i];
+        const ckr_stats *s = &l->stats[i];
+        table_text(&b, x->name);
+        table_text(&b, x->slot);
+        stats_cell(&b, x, s->min, s->least, true);
+        stats_cell(&b, x, s->max, s->most, true);
+        stats_cell(&b, x, s->mean, 0, false);
+        stats_cell(&b, x, s->std, 0, false);
+        share_cell(&b, s->n_zero, s->n);
+        share_cell(&b, s->n_nan + s->n_inf, s->n);
+    }
+    table_end(&b, t);
+}
+
+static void inspect_list(text *t, const listed *l)
 {
     static const char *const titles[] = { "name", "slot", "dtype", "shape", "pieces" };
-    uint64_t i;
+    size_t i;
     table b;
     text_str(t, "\n");
     table_begin(&b, 5, 16, titles);
-    for (i = 0; i < s->n_tensors; i++) {
-        const ckr_tensor *x = s->tensors[i];
+    for (i = 0; i < l->n; i++) {
+        const ckr_tensor *x = l->tensors[i];
         table_text(&b, x->name);
         table_text(&b, x->slot);
         table_text(&b, ckr_dtype_name(x->dtype));
@@ -472,7 +596,7 @@ static void inspect_rest(text *t, const ckr_state *s)
                  (unsigned long long)(s->n_leftovers - i));
 }
 
-static void inspect_text(job *j, const ckr_ckpt *c)
+static void inspect_text(job *j, const ckr_ckpt *c, const listed *l)
 {
     const ckr_state *s = ckr_ckpt_state(c);
     const report notes = report_of(s->notes, s->n_notes, NULL, 0);
@@ -481,7 +605,8 @@ static void inspect_text(job *j, const ckr_ckpt *c)
     inspect_model(t, s);
     if (j->o.quiet) return;
     inspect_slots(t, s);
-    if (j->o.tensors) inspect_list(t, s);
+    if (l->stats) stats_list(t, l);
+    else if (j->o.tensors) inspect_list(t, l);
     inspect_groups(t, c, s);
     inspect_schedules(t, c, s);
     inspect_rng(t, s);
@@ -492,10 +617,13 @@ static void inspect_text(job *j, const ckr_ckpt *c)
 int verb_inspect(job *j)
 {
     ckr_ckpt *c;
-    const int code = open_checkpoint(j, j->args[0], &c);
+    listed l;
+    int code = open_checkpoint(j, j->args[0], &c);
     if (code != CODE_DONE) return code;
-    if (j->o.json) inspect_json(j, c);
-    else inspect_text(j, c);
+    code = listed_make(j, c, &l);
+    if (code == CODE_DONE && j->o.json) inspect_json(j, c, &l);
+    else if (code == CODE_DONE) inspect_text(j, c, &l);
+    listed_free(&l);
     ckr_ckpt_close(c);
-    return CODE_DONE;
+    return code;
 }

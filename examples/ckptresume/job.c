@@ -51,11 +51,8 @@ const char *or_null(const char *s)
 static void error_json(text *t, const ckr_error *e)
 {
     json w;
-    w.t = t;
-    w.comma = false;
-    json_open(&w, "{");
-    json_key(&w, "error");
-    json_open(&w, "{");
+    json_begin(&w, t);
+    json_dict(&w, "error");
     json_pair(&w, "code", class_of(e->code)->name);
     json_pair(&w, "item", ckr_item_name(e->item));
     json_pair(&w, "file", or_null(e->file));
@@ -66,8 +63,7 @@ static void error_json(text *t, const ckr_error *e)
     json_pair(&w, "text", e->text);
     json_pair(&w, "remedy", or_null(e->remedy));
     json_close(&w, "}");
-    json_close(&w, "}");
-    text_str(t, "\n");
+    json_end(&w);
 }
 
 /* ckptresume: FILE: at byte N, KEY PATH: what was found, what was expected */

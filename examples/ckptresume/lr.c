@@ -93,14 +93,12 @@ static void lr_json_rows(json *w, const job *j, const curves *c, const char *key
                          const double *values, uint64_t skip)
 {
     uint64_t i, k;
-    json_key(w, key);
-    json_open(w, "[");
+    json_list(w, key);
     for (i = skip; i < c->n; i++) {
         json_open(w, "{");
         json_key(w, "step");
         json_int(w, c->first + (int64_t)i);
-        json_key(w, column_names[(unsigned)j->o.column % 3]);
-        json_open(w, "[");
+        json_list(w, column_names[(unsigned)j->o.column % 3]);
         for (k = 0; k < c->lanes; k++) {
             const double v = values[i * c->lanes + k];
             if (v == v) json_double(w, v);
@@ -124,11 +122,8 @@ static void lr_json(job *j, const curves *c, const report *notes)
 {
     json w;
     uint64_t i;
-    w.t = &j->out;
-    w.comma = false;
-    json_open(&w, "{");
-    json_key(&w, "groups");
-    json_open(&w, "[");
+    json_begin(&w, &j->out);
+    json_list(&w, "groups");
     for (i = 0; i < c->lanes; i++) {
         json_open(&w, "{");
         json_pair_uint(&w, "index", i);
@@ -142,8 +137,7 @@ static void lr_json(job *j, const curves *c, const report *notes)
     json_int(&w, c->facts->resume_at);
     lr_json_rows(&w, j, c, "before", c->before, 0);
     lr_json_rows(&w, j, c, "after", c->after, curve_skip(c));
-    json_close(&w, "}");
-    text_str(&j->out, "\n");
+    json_end(&w);
 }
 
 /* A group's own name, or that of its only parameter. */
@@ -155,9 +149,16 @@ static const char *group_label(const ckr_group *g)
 static int lr_svg_file(job *j, const lr_series *s)
 {
     FILE *f = file_open(j->o.svg, "wb");
-    bool ok = f != NULL && lr_svg(f, s);
+    text t;
+    bool ok = f != NULL;
+    memset(&t, 0, sizeof t);
+    t.to = f;
+    ok = ok && lr_svg(&t, s);
+    text_drain(&t);
     const int why = errno;
     if (f && fclose(f) != 0) ok = false;
+    ok = ok && !t.failed;
+    text_free(&t);
     if (ok) return CODE_DONE;
     error_set(&j->err, CKR_E_IO, CKR_ITEM_IO_WRITE, NULL);
     snprintf(j->err.file, sizeof j->err.file, "%.250s", j->o.svg);
@@ -187,11 +188,9 @@ static int lr_show(job *j, const curves *c, const report *notes)
     s.after = c->after;
     s.resume_at = c->facts->resume_at;
     s.unit = "step";
-    s.width = j->out.width;
     if (j->o.svg) code = lr_svg_file(j, &s);
-    text_drain(&j->out);
-    if (code == CODE_DONE && j->o.csv) ok = lr_csv(stdout, &s);
-    else if (code == CODE_DONE && !j->o.json && !j->o.quiet) ok = lr_table(stdout, &s);
+    if (code == CODE_DONE && j->o.csv) ok = lr_csv(&j->out, &s);
+    else if (code == CODE_DONE && !j->o.json && !j->o.quiet) ok = lr_table(&j->out, &s);
     if (!ok) j->out.failed = true;
     free((void *)names);
     if (code == CODE_DONE && !j->o.csv && !j->o.json && !j->o.quiet)

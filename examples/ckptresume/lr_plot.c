@@ -44,43 +44,8 @@ typedef struct lr_view {
     size_t shown[LR_CURVES], n_shown;            /* classes, in order            */
 } lr_view;
 
-typedef struct lr_out { FILE *file; size_t width; bool failed; } lr_out;
 typedef struct lr_rows { size_t row[LR_TABLE_ROWS], n, most; } lr_rows;
 typedef struct lr_rank { double key; size_t index; } lr_rank;
-
-/* ---- output ---- */
-
-static void lr_write(lr_out *o, const char *s, size_t n)
-{
-    if (n && !o->failed && fwrite(s, 1, n, o->file) != n) o->failed = true;
-}
-
-static void lr_puts(lr_out *o, const char *s)
-{
-    lr_write(o, s, strlen(s));
-}
-
-TOOL_PRINTF(2, 3)
-static void lr_printf(lr_out *o, const char *fmt, ...)
-{
-    va_list ap;
-    if (o->failed) return;
-    va_start(ap, fmt);
-    if (vfprintf(o->file, fmt, ap) < 0) o->failed = true;
-    va_end(ap);
-}
-
-static void lr_spaces(lr_out *o, size_t n)
-{
-    while (n-- > 0) lr_write(o, " ", 1);
-}
-
-/* Errors of a buffered stream may show only here. */
-static bool lr_end(lr_out *o)
-{
-    if (fflush(o->file) != 0 || ferror(o->file)) o->failed = true;
-    return !o->failed;
-}
 
 /* ---- text ---- */
 
@@ -88,18 +53,10 @@ static bool lr_end(lr_out *o)
    controls, surrogates, noncharacters, and the marks that reorder what stands beside them. */
 static uint32_t lr_utf8(const char *s, size_t *bytes)
 {
-    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
-    const unsigned char *p = (const unsigned char *)s;
-    size_t i, n = p[0] < 0xC0 ? 1 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : p[0] < 0xF8 ? 4 : 1;
-    uint32_t c = n == 1 ? p[0] : p[0] & (0x7Fu >> n);
-    *bytes = 1;
-    if (n == 1) return c == '\n' || c == '\t' ? ' ' : c >= 0x20 && c < 0x7F ? c : 0;
-    for (i = 1; i < n; i++) {
-        if ((p[i] & 0xC0) != 0x80) return 0;
-        c = c << 6 | (p[i] & 0x3Fu);
-    }
-    if (c < least[n] || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) return 0;
-    *bytes = n;
+    uint32_t c;
+    *bytes = ckr_utf8(s, 4, &c);               /* a NUL is of no sequence: none reads past it  */
+    if (!*bytes) *bytes = 1;
+    if (*bytes == 1) return c == '\n' || c == '\t' ? ' ' : c >= 0x20 && c < 0x7F ? c : 0;
     if (c < 0xA0 || (c & 0xFFFE) == 0xFFFE || (c >= 0xFDD0 && c < 0xFDF0)) return 0;
     if (c == 0x200E || c == 0x200F || (c >= 0x2028 && c < 0x202F) || (c >= 0x2066 && c < 0x206A))
         return 0;
@@ -138,40 +95,40 @@ static size_t lr_wrap(const char *s, size_t width, bool ascii)
     return n;
 }
 
-static void lr_ascii(lr_out *o, const char *s, size_t n)
+static void lr_ascii(text *o, const char *s, size_t n)
 {
     size_t i, bytes;
     for (i = 0; i < n; i++) {
-        if (lr_columns(s + i, true, &bytes) == 4) lr_printf(o, "\\x%02x", (unsigned char)s[i]);
-        else lr_write(o, s[i] == '\n' || s[i] == '\t' ? " " : s + i, 1);
+        if (lr_columns(s + i, true, &bytes) == 4) text_fmt(o, "\\x%02x", (unsigned char)s[i]);
+        else text_put(o, s[i] == '\n' || s[i] == '\t' ? " " : s + i, 1);
     }
 }
 
-static void lr_xml(lr_out *o, const char *s, size_t n)
+static void lr_xml(text *o, const char *s, size_t n)
 {
     size_t i, bytes;
     for (i = 0; i < n; i += bytes) {
         uint32_t c = lr_utf8(s + i, &bytes);
-        if (!c) lr_puts(o, "&#xFFFD;");
-        else if (c == '&') lr_puts(o, "&amp;");
-        else if (c == '<') lr_puts(o, "&lt;");
-        else if (c == '>') lr_puts(o, "&gt;");
-        else if (c == '"') lr_puts(o, "&quot;");
-        else if (c == '\'') lr_puts(o, "&#39;");
-        else if (c == ' ') lr_puts(o, " ");
-        else lr_write(o, s + i, bytes);
+        if (!c) text_str(o, "&#xFFFD;");
+        else if (c == '&') text_str(o, "&amp;");
+        else if (c == '<') text_str(o, "&lt;");
+        else if (c == '>') text_str(o, "&gt;");
+        else if (c == '"') text_str(o, "&quot;");
+        else if (c == '\'') text_str(o, "&#39;");
+        else if (c == ' ') text_str(o, " ");
+        else text_put(o, s + i, bytes);
     }
 }
 
 /* s, or as much as fits and "..."; the columns it took. */
-static size_t lr_short(lr_out *o, const char *s, size_t width, bool ascii)
+static size_t lr_short(text *o, const char *s, size_t width, bool ascii)
 {
     size_t used, n = lr_fit(s, width, ascii, &used);
     bool cut = s[n] != 0 && width > 3;
     if (cut) n = lr_fit(s, width - 3, ascii, &used);
     if (ascii) lr_ascii(o, s, n);
     else lr_xml(o, s, n);
-    if (cut) lr_puts(o, "...");
+    if (cut) text_str(o, "...");
     return used + (cut ? 3 : 0);
 }
 
@@ -667,7 +624,7 @@ static void lr_rows_choose(const lr_view *v, lr_rows *r)
     while (lr_rows_fill(v, r)) {}
 }
 
-static void lr_table_cells(lr_out *o, const lr_view *v, size_t row, size_t group)
+static void lr_table_cells(text *o, const lr_view *v, size_t row, size_t group)
 {
     double b = lr_at(v, LR_BEFORE, row, group), a = lr_at(v, LR_AFTER, row, group), r;
     char before[40], after[40], ratio[40];
@@ -677,70 +634,75 @@ static void lr_table_cells(lr_out *o, const lr_view *v, size_t row, size_t group
     if (isnan(a) || isnan(b)) snprintf(ratio, sizeof ratio, "?");
     else if ((!(b > 0) && !(b < 0)) || isnan(r)) snprintf(ratio, sizeof ratio, "-");
     else lr_number(ratio, sizeof ratio, r, fabs(r) >= 1e-3 && fabs(r) < 1e4 ? 4 : 2);
-    if (row < v->resume) lr_printf(o, "  %11s %11s %8s", before, ".", ".");
-    else lr_printf(o, "  %11s %11s %8s", before, after, ratio);
+    if (row < v->resume) text_fmt(o, "  %11s %11s %8s", before, ".", ".");
+    else text_fmt(o, "  %11s %11s %8s", before, after, ratio);
 }
 
-static void lr_table_head(lr_out *o, const lr_view *v, size_t from, size_t to, size_t width)
+static void lr_table_head(text *o, const lr_view *v, size_t from, size_t to, size_t width)
 {
     char label[LR_LABEL_BYTES];
     size_t i, n, used;
-    lr_puts(o, "\n");
-    lr_spaces(o, width);
+    text_str(o, "\n");
+    text_pad(o, width);
     for (i = from; i < to; i++) {
         lr_label(v, v->shown[i], label);
-        lr_puts(o, "   ");
+        text_str(o, "   ");
         n = lr_short(o, label, 31, true);
-        if (i + 1 < to) lr_spaces(o, 31 - n);
+        if (i + 1 < to) text_pad(o, 31 - n);
     }
-    lr_puts(o, "\n");
+    text_str(o, "\n");
     lr_fit(lr_unit(v->s), width, true, &used);
-    lr_spaces(o, width - used);
+    text_pad(o, width - used);
     lr_short(o, lr_unit(v->s), width, true);
-    for (i = from; i < to; i++) lr_printf(o, "  %11s %11s %8s", "before", "after", "ratio");
-    lr_puts(o, "\n");
+    for (i = from; i < to; i++) text_fmt(o, "  %11s %11s %8s", "before", "after", "ratio");
+    text_str(o, "\n");
 }
 
 /* The columns of the classes shown[from .. to). */
-static void lr_table_block(lr_out *o, const lr_view *v, const lr_rows *r, size_t from, size_t to,
+static void lr_table_block(text *o, const lr_view *v, const lr_rows *r, size_t from, size_t to,
                            size_t width)
 {
     size_t i, k;
     lr_table_head(o, v, from, to, width);
     for (i = 0; i < r->n; i++) {
         if (r->row[i] == v->resume && v->resume_inside) {
-            for (k = width + (to - from) * 34 - 7; k > 0; k--) lr_puts(o, "-");
-            lr_puts(o, " resume\n");
+            for (k = width + (to - from) * 34 - 7; k > 0; k--) text_str(o, "-");
+            text_str(o, " resume\n");
         }
-        lr_printf(o, "%*lld", (int)width, (long long)lr_step(v, r->row[i]));
+        text_fmt(o, "%*lld", (int)width, (long long)lr_step(v, r->row[i]));
         for (k = from; k < to; k++)
             lr_table_cells(o, v, r->row[i], v->classes[v->shown[k]].group);
-        lr_puts(o, "\n");
+        text_str(o, "\n");
     }
+}
+
+static size_t lr_line_columns(const text *o)
+{
+    return o->width ? o->width : 100;
 }
 
 /* A paragraph, its first line after `mark`, the others below the first's text. */
-static void lr_table_text(lr_out *o, const char *mark, const char *s)
+static void lr_table_text(text *o, const char *mark, const char *s)
 {
     size_t n, indent = strlen(mark);
-    lr_puts(o, mark);
+    text_str(o, mark);
     for (;;) {
-        n = lr_wrap(s, o->width - indent, true);
+        n = lr_wrap(s, lr_line_columns(o) - indent, true);
         lr_ascii(o, s, n);
-        lr_puts(o, "\n");
+        text_str(o, "\n");
         s += n;
         while (*s == ' ' || *s == '\n') s++;
         if (!*s) return;
-        lr_spaces(o, indent);
+        text_pad(o, indent);
     }
 }
 
-static void lr_table_words(lr_out *o, const lr_view *v)
+static void lr_table_words(text *o, const lr_view *v)
 {
     char words[500], label[LR_LABEL_BYTES];
     size_t i, n;
     bool one = lr_one_jump(v, true) || !v->resume_inside;
-    lr_puts(o, "\n");
+    text_str(o, "\n");
     for (i = 0; i < (one ? 1 : v->n_shown); i++) {
         const lr_class *c = &v->classes[v->shown[i]];
         lr_label(v, v->shown[i], label);
@@ -752,11 +714,11 @@ static void lr_table_words(lr_out *o, const lr_view *v)
         if (*words) lr_table_text(o, "note: ", words);
 }
 
-static void lr_table_unknown(lr_out *o, const lr_view *v)
+static void lr_table_unknown(text *o, const lr_view *v)
 {
     char words[200];
     lr_unknown_words(v, words, sizeof words);
-    lr_puts(o, "\n");
+    text_str(o, "\n");
     lr_table_text(o, "", words);
 }
 
@@ -773,37 +735,32 @@ static size_t lr_table_width(const lr_view *v)
 }
 
 /* A table for people: the first and last rows, those around the resume and where curves turn, and
-   some between. False: the stream failed or memory is short, errno says which. */
-bool lr_table(FILE *file, const lr_series *s)
+   some between. False: memory is short. */
+bool lr_table(text *o, const lr_series *s)
 {
     lr_view v;
     lr_rows r;
-    lr_out o;
     size_t i, width, per_block, blocks;
     bool ok = lr_open(&v, s) && lr_choose(&v, LR_CURVES), known;
-    o.file = file;
-    o.width = s->width ? s->width : 100;
-    o.failed = !ok;
     if (ok) {
-        lr_table_text(&o, "", s->title && *s->title ? s->title : lr_word(s, true));
+        lr_table_text(o, "", s->title && *s->title ? s->title : lr_word(s, true));
         width = lr_table_width(&v);
-        per_block = (o.width - width) / 34;
+        per_block = (lr_line_columns(o) - width) / 34;
         if (!per_block) per_block = 1;
         blocks = (v.n_shown + per_block - 1) / per_block;
         r.most = blocks < 2 ? LR_TABLE_ROWS : blocks < 4 ? 32 / blocks : 8;
         lr_rows_choose(&v, &r);
         known = v.n_rows && !lr_unknown(&v);
-        if (!v.n_rows) lr_puts(&o, "\nno values\n");
-        else if (!known) lr_table_unknown(&o, &v);
+        if (!v.n_rows) text_str(o, "\nno values\n");
+        else if (!known) lr_table_unknown(o, &v);
         for (i = 0; known && i < v.n_shown; i += per_block)
-            lr_table_block(&o, &v, &r, i, v.n_shown - i > per_block ? i + per_block : v.n_shown,
+            lr_table_block(o, &v, &r, i, v.n_shown - i > per_block ? i + per_block : v.n_shown,
                            width);
-        if (known) lr_table_words(&o, &v);
-        for (i = 0; s->notes && s->notes[i]; i++) lr_table_text(&o, "note: ", s->notes[i]);
-        lr_end(&o);
+        if (known) lr_table_words(o, &v);
+        for (i = 0; s->notes && s->notes[i]; i++) lr_table_text(o, "note: ", s->notes[i]);
     }
     lr_close(&v);
-    return !o.failed;
+    return ok;
 }
 
 /* ---- CSV ---- */
@@ -834,60 +791,57 @@ static bool lr_names_serve(const lr_series *s, bool *serve)
 }
 
 /* ",before_NAME": RFC 4180 knows no control bytes, so they are written as \xNN. */
-static void lr_csv_name(lr_out *o, const char *which, const char *name)
+static void lr_csv_name(text *o, const char *which, const char *name)
 {
     bool quote = strpbrk(name, ",\"") || name[strlen(name) - 1] == ' ';
-    lr_printf(o, ",%s%s_", quote ? "\"" : "", which);
+    text_fmt(o, ",%s%s_", quote ? "\"" : "", which);
     for (; *name; name++) {
         unsigned char c = (unsigned char)*name;
-        if (c < 0x20 || c == 0x7F) lr_printf(o, "\\x%02x", c);
-        else if (c == '"') lr_puts(o, "\"\"");
-        else lr_write(o, name, 1);
+        if (c < 0x20 || c == 0x7F) text_fmt(o, "\\x%02x", c);
+        else if (c == '"') text_str(o, "\"\"");
+        else text_put(o, name, 1);
     }
-    if (quote) lr_puts(o, "\"");
+    if (quote) text_str(o, "\"");
 }
 
-static void lr_csv_head(lr_out *o, const lr_series *s, bool names)
+static void lr_csv_head(text *o, const lr_series *s, bool names)
 {
     size_t g;
     int k;
-    lr_puts(o, "step");
+    text_str(o, "step");
     for (k = LR_BEFORE; k <= LR_AFTER; k++)
         for (g = 0; g < s->n_groups; g++) {
             const char *which = k == LR_BEFORE ? "before" : "after";
             if (names) lr_csv_name(o, which, s->group_names[g]);
-            else lr_printf(o, ",%s_%llu", which, LR_U(g));
+            else text_fmt(o, ",%s_%llu", which, LR_U(g));
         }
-    lr_puts(o, "\r\n");
+    text_str(o, "\r\n");
 }
 
 /* Every row as RFC 4180 has it: step, before and after of each group with 17 significant digits;
-   empty: not known, or after ahead of the resume. False: the stream failed or memory is short. */
-bool lr_csv(FILE *file, const lr_series *s)
+   empty: not known, or after ahead of the resume. False: memory is short. */
+bool lr_csv(text *o, const lr_series *s)
 {
     lr_view v;
-    lr_out o;
     size_t row, g;
     bool names;
     int k;
     memset(&v, 0, sizeof v);
     v.s = s;
     lr_range(&v);
-    o.file = file;
-    o.failed = !lr_names_serve(s, &names);
-    if (o.failed) return false;
-    lr_csv_head(&o, s, names);
-    for (row = 0; row < v.n_rows && !o.failed; row++) {
-        lr_printf(&o, "%lld", (long long)lr_step(&v, row));
+    if (!lr_names_serve(s, &names)) return false;
+    lr_csv_head(o, s, names);
+    for (row = 0; row < v.n_rows && !o->failed; row++) {
+        text_fmt(o, "%lld", (long long)lr_step(&v, row));
         for (k = LR_BEFORE; k <= LR_AFTER; k++)
             for (g = 0; g < s->n_groups; g++) {
                 double d = lr_at(&v, k, row, g);
-                if (isnan(d)) lr_puts(&o, ",");
-                else lr_printf(&o, ",%.17g", d);
+                if (isnan(d)) text_str(o, ",");
+                else text_fmt(o, ",%.17g", d);
             }
-        lr_puts(&o, "\r\n");
+        text_str(o, "\r\n");
     }
-    return lr_end(&o);
+    return true;
 }
 
 /* ---- SVG: the plane ---- */
@@ -896,7 +850,7 @@ typedef struct lr_end_label { int x, y, at; size_t shown; int which; } lr_end_la
 
 typedef struct lr_plot {
     const lr_view *v;
-    lr_out o;
+    text *o;
     bool empty, flat_zero;     /* nothing can be drawn; or nothing but 0               */
     bool below;                /* something drawn is below 0                           */
     double lo, hi, tick;       /* of the vertical axis                                 */
@@ -995,20 +949,20 @@ static void lr_scale(lr_plot *p)
 
 static void lr_pen_level(lr_pen *pen)
 {
-    if (pen->level) lr_printf(&pen->p->o, "h%d", pen->level);
+    if (pen->level) text_fmt(pen->p->o, "h%d", pen->level);
     pen->level = 0;
 }
 
 static void lr_pen_to(lr_pen *pen, int x, int y)
 {
     int dx = x - pen->x, dy = y - pen->y;
-    if (!pen->n++) lr_printf(&pen->p->o, "M%d %d", x, y);
+    if (!pen->n++) text_fmt(pen->p->o, "M%d %d", x, y);
     else if (!dx && !dy) { pen->n--; return; }
     else if (!dy) pen->level += dx;
     else {
         lr_pen_level(pen);
-        if (!dx) lr_printf(&pen->p->o, "v%d", dy);
-        else lr_printf(&pen->p->o, dy < 0 ? "l%d%d" : "l%d %d", dx, dy);
+        if (!dx) text_fmt(pen->p->o, "v%d", dy);
+        else text_fmt(pen->p->o, dy < 0 ? "l%d%d" : "l%d %d", dx, dy);
     }
     if (pen->n == 1) lr_ink(pen->p, x, y, x, y);
     else lr_ink(pen->p, pen->x, pen->y, x, y);
@@ -1020,7 +974,7 @@ static void lr_pen_to(lr_pen *pen, int x, int y)
 static void lr_pen_up(lr_pen *pen)
 {
     lr_pen_level(pen);
-    if (pen->n == 1) lr_puts(&pen->p->o, "m-15 0h30");
+    if (pen->n == 1) text_str(pen->p->o, "m-15 0h30");
     pen->n = 0;
 }
 
@@ -1075,10 +1029,10 @@ static void lr_trace(lr_plot *p, int which, size_t g, lr_pen *pen)
 
 static void lr_stroke(lr_plot *p, int which, size_t shown)
 {
-    lr_printf(&p->o, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"%d\"",
+    text_fmt(p->o, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"%d\"",
               lr_color[which][shown], which == LR_BEFORE ? 14 : 34);
-    if (*lr_dash[which][shown]) lr_printf(&p->o, " stroke-dasharray=\"%s\"", lr_dash[which][shown]);
-    lr_puts(&p->o, " d=\"");
+    if (*lr_dash[which][shown]) text_fmt(p->o, " stroke-dasharray=\"%s\"", lr_dash[which][shown]);
+    text_str(p->o, " d=\"");
 }
 
 /* A triangle at the edge for the first of the values beyond the scale, at most 40 of a curve. */
@@ -1089,7 +1043,7 @@ static void lr_beyond(lr_plot *p, int which, size_t g, size_t shown)
     for (row = which == LR_AFTER ? p->v->resume : 0; row < p->v->n_rows && n < 40; row++) {
         double d = lr_at(p->v, which, row, g);
         if (isnan(d) || lr_drawable(d) || (x = lr_x(p, row)) - last < 120) continue;
-        lr_printf(&p->o, "<path fill=\"%s\" d=\"M%d %dh80l-40 %dz\"/>\n",
+        text_fmt(p->o, "<path fill=\"%s\" d=\"M%d %dh80l-40 %dz\"/>\n",
                   lr_color[which][shown], x - 40, (d > 0 ? LR_TOP : LR_TOP + LR_PH) * 10,
                   d > 0 ? -80 : 80);
         last = x;
@@ -1103,7 +1057,7 @@ static void lr_curves(lr_plot *p)
     const lr_view *v = p->v;
     size_t i;
     int which;
-    lr_puts(&p->o, "<g transform=\"scale(0.1)\" stroke-linejoin=\"round\">\n");
+    text_str(p->o, "<g transform=\"scale(0.1)\" stroke-linejoin=\"round\">\n");
     for (which = LR_AFTER; which >= LR_BEFORE; which--)
         for (i = 0; i < v->n_shown; i++) {
             const lr_class *c = &v->classes[v->shown[i]];
@@ -1112,13 +1066,13 @@ static void lr_curves(lr_plot *p)
             if (!c->known[which]) continue;
             lr_stroke(p, which, i);
             lr_trace(p, which, c->group, &pen);
-            lr_puts(&p->o, "\"/>\n");
+            text_str(p->o, "\"/>\n");
             p->ends[p->n_ends].x = pen.x;
             p->ends[p->n_ends].y = p->ends[p->n_ends].at = pen.y;
             p->ends[p->n_ends].shown = i;
             p->ends[p->n_ends++].which = which;
         }
-    lr_puts(&p->o, "</g>\n");
+    text_str(p->o, "</g>\n");
 }
 
 /* ---- SVG: words ---- */
@@ -1126,9 +1080,9 @@ static void lr_curves(lr_plot *p)
 /* `more` is attributes; at most `width` columns of s are printed. */
 static void lr_text(lr_plot *p, double x, double y, const char *more, const char *s, size_t width)
 {
-    lr_printf(&p->o, "<text x=\"%.1f\" y=\"%.1f\"%s>", x, y, more);
-    lr_short(&p->o, s, width, false);
-    lr_puts(&p->o, "</text>\n");
+    text_fmt(p->o, "<text x=\"%.1f\" y=\"%.1f\"%s>", x, y, more);
+    lr_short(p->o, s, width, false);
+    text_str(p->o, "</text>\n");
 }
 
 /* Pixels that a text of the small size takes, about: fonts differ. */
@@ -1196,15 +1150,15 @@ static void lr_axis_y(lr_plot *p)
     const char *word = lr_word(p->v->s, true);
     char words[48];
     double k, last;
-    lr_printf(&p->o, "<text transform=\"translate(18 %d) rotate(-90)\" text-anchor=\"middle\" "
+    text_fmt(p->o, "<text transform=\"translate(18 %d) rotate(-90)\" text-anchor=\"middle\" "
               "font-size=\"13\">", LR_TOP + LR_PH / 2);
-    lr_short(&p->o, word, 48, false);
-    lr_puts(&p->o, "</text>\n");
+    lr_short(p->o, word, 48, false);
+    text_str(p->o, "</text>\n");
     if (p->empty) return;
     last = p->flat_zero ? 0 : floor(p->hi / p->tick);
     for (k = p->flat_zero ? 0 : ceil(p->lo / p->tick); k <= last; k += 1) {
         double y = lr_y(p, k * p->tick) / 10.0;
-        lr_printf(&p->o, "<path stroke=\"#d8d8d8\" d=\"M%d %.1fh%d\"/><path stroke=\"#222\" "
+        text_fmt(p->o, "<path stroke=\"#d8d8d8\" d=\"M%d %.1fh%d\"/><path stroke=\"#222\" "
                   "d=\"M%d %.1fh-5\"/>\n", LR_LEFT, y, LR_PW, LR_LEFT, y);
         lr_tick_text(p, k * p->tick, words, sizeof words);
         lr_text(p, LR_LEFT - 8, y + 4, " text-anchor=\"end\"", words, 40);
@@ -1231,7 +1185,7 @@ static void lr_axis_x_mark(lr_plot *p, size_t row)
 {
     char words[48];
     double x = lr_x(p, row) / 10.0;
-    lr_printf(&p->o, "<path stroke=\"#222\" d=\"M%.1f %dv5\"/>\n", x, LR_TOP + LR_PH);
+    text_fmt(p->o, "<path stroke=\"#222\" d=\"M%.1f %dv5\"/>\n", x, LR_TOP + LR_PH);
     lr_integer(words, sizeof words, lr_step(p->v, row));
     lr_text(p, x, LR_TOP + LR_PH + 19, " text-anchor=\"middle\"", words, 40);
 }
@@ -1265,7 +1219,7 @@ static void lr_resume_line(lr_plot *p)
     x = lr_x(p, v->resume) / 10.0;
     snprintf(words, sizeof words, "resume: %.40s %lld", lr_unit(v->s), (long long)v->s->resume_at);
     half = lr_text_pixels(words) / 2 + 4;
-    lr_printf(&p->o, "<path stroke=\"#222\" stroke-width=\"1.2\" d=\"M%.1f %dv%d\"/>\n", x,
+    text_fmt(p->o, "<path stroke=\"#222\" stroke-width=\"1.2\" d=\"M%.1f %dv%d\"/>\n", x,
               LR_TOP - 4, LR_PH + 4);
     lr_ink(p, (int)(x * 10), LR_TOP * 10, (int)(x * 10), (LR_TOP + LR_PH) * 10);
     if (x - half < LR_LEFT) x = LR_LEFT + half;
@@ -1285,7 +1239,7 @@ static bool lr_jump_mark(lr_plot *p, const lr_class *c, int y[2])
     x1 = lr_x(p, v->resume) / 10.0;
     y0 = lr_y(p, c->last) / 10.0;
     y1 = lr_y(p, c->next) / 10.0;
-    lr_printf(&p->o, "<path stroke=\"#222\" stroke-width=\"2.4\" d=\"M%.1f %.1fL%.1f %.1f\"/>\n"
+    text_fmt(p->o, "<path stroke=\"#222\" stroke-width=\"2.4\" d=\"M%.1f %.1fL%.1f %.1f\"/>\n"
               "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"#fff\" stroke=\"#222\" "
               "stroke-width=\"1.4\"/><circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"#222\"/>\n",
               x0, y0, x1, y1, x0, y0, x1, y1);
@@ -1343,7 +1297,7 @@ static void lr_jump_note(lr_plot *p)
     x += LR_LEFT;
     y += LR_TOP;
     at = y + h / 2 < jump[0] ? jump[0] : y + h / 2 > jump[1] ? jump[1] : y + h / 2;
-    lr_printf(&p->o, "<path stroke=\"#222\" d=\"M%d %dL%d %d\"/>\n<rect x=\"%d\" y=\"%d\" "
+    text_fmt(p->o, "<path stroke=\"#222\" d=\"M%d %dL%d %d\"/>\n<rect x=\"%d\" y=\"%d\" "
               "width=\"%d\" height=\"%d\" fill=\"#fff\" stroke=\"#222\"/>\n", ax + LR_LEFT, at,
               x > ax + LR_LEFT ? x : x + w, y + lr_clamp(at - y, h), x, y, w, h);
     for (i = 0; i < n; i++)
@@ -1369,9 +1323,9 @@ static void lr_end_text(const lr_plot *p, const lr_end_label *e, char *out, size
 /* A short piece of a curve's line, at pixels. */
 static void lr_swatch(lr_plot *p, double x, double y, int length, int which, size_t shown)
 {
-    lr_puts(&p->o, "<g transform=\"scale(0.1)\">");
+    text_str(p->o, "<g transform=\"scale(0.1)\">");
     lr_stroke(p, which, shown);
-    lr_printf(&p->o, "M%.0f %.0fh%d\"/></g>\n", x * 10, y * 10, length * 10);
+    text_fmt(p->o, "M%.0f %.0fh%d\"/></g>\n", x * 10, y * 10, length * 10);
 }
 
 /* Labels of curves that end inside the plot stand there; their curves are open to the right. */
@@ -1414,7 +1368,7 @@ static void lr_ends(lr_plot *p)
     lr_ends_spread(p);
     for (i = 0; i < p->n_ends; i++) {
         const lr_end_label *e = &p->ends[i];
-        lr_printf(&p->o, "<path fill=\"none\" stroke=\"#999\" d=\"M%.1f %.1fL%d %.1fh3\"/>\n",
+        text_fmt(p->o, "<path fill=\"none\" stroke=\"#999\" d=\"M%.1f %.1fL%d %.1fh3\"/>\n",
                   e->x / 10.0 + 3, e->y / 10.0, LR_LEFT + LR_PW + 12, e->at / 10.0);
         lr_swatch(p, LR_LEFT + LR_PW + 17, e->at / 10.0, 26, e->which, e->shown);
         lr_end_text(p, e, words, sizeof words);
@@ -1431,7 +1385,7 @@ static void lr_legend(lr_plot *p)
     lr_swatch(p, LR_LEFT + 300, y - 4, 36, LR_AFTER, style);
     lr_text(p, LR_LEFT + 343, y, "", "after: the planned run", 60);
     if (!p->below) return;
-    lr_printf(&p->o, "<rect x=\"%d\" y=\"%d\" width=\"36\" height=\"11\" fill=\"url(#lr-below)\" "
+    text_fmt(p->o, "<rect x=\"%d\" y=\"%d\" width=\"36\" height=\"11\" fill=\"url(#lr-below)\" "
               "stroke=\"#999\"/>\n", LR_LEFT + 500, y - 10);
     lr_text(p, LR_LEFT + 543, y, "", "below zero", 60);
 }
@@ -1490,13 +1444,13 @@ static void lr_svg_words(lr_plot *p, const char *title)
 static void lr_svg_head(lr_plot *p, const char *title)
 {
     int height = LR_TOP + LR_PH + 56 + (p->n_lines ? 12 : 0) + (int)p->n_lines * 16;
-    lr_printf(&p->o, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/"
+    text_fmt(p->o, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/"
               "2000/svg\" version=\"1.1\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
               "font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\" font-size=\"12\" "
               "fill=\"#111\">\n<title>", LR_W, height, LR_W, height);
-    lr_short(&p->o, title, 400, false);
-    lr_puts(&p->o, "</title>\n");
-    lr_printf(&p->o, "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", LR_W, height);
+    lr_short(p->o, title, 400, false);
+    text_str(p->o, "</title>\n");
+    text_fmt(p->o, "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", LR_W, height);
 }
 
 /* Behind the curves: the updates that are done, tinted, and what is below zero, hatched. */
@@ -1505,12 +1459,12 @@ static void lr_svg_back(lr_plot *p)
     const lr_view *v = p->v;
     double zero;
     if (v->resume_inside)
-        lr_printf(&p->o, "<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" "
+        text_fmt(p->o, "<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" "
                   "fill=\"#f2f2f2\"/>\n", LR_LEFT, LR_TOP, lr_x(p, v->resume) / 10.0 - LR_LEFT,
                   LR_PH);
     if (!p->below) return;
     zero = lr_y(p, 0) / 10.0;
-    lr_printf(&p->o, "<defs><pattern id=\"lr-below\" width=\"7\" height=\"7\" patternUnits=\""
+    text_fmt(p->o, "<defs><pattern id=\"lr-below\" width=\"7\" height=\"7\" patternUnits=\""
               "userSpaceOnUse\"><path stroke=\"#bbb\" d=\"M-1 8L8 -1M-1 1L1 -1M6 8L8 6\"/>"
               "</pattern></defs>\n<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%.1f\" "
               "fill=\"url(#lr-below)\"/>\n",
@@ -1522,9 +1476,9 @@ static void lr_svg_frame(lr_plot *p)
     char words[200] = "no known values";
     if (lr_unknown(p->v)) lr_unknown_words(p->v, words, sizeof words);
     if (!p->empty && p->lo <= 0 && p->hi >= 0)
-        lr_printf(&p->o, "<path stroke=\"#222\" stroke-width=\"%s\" d=\"M%d %.1fh%d\"/>\n",
+        text_fmt(p->o, "<path stroke=\"#222\" stroke-width=\"%s\" d=\"M%d %.1fh%d\"/>\n",
                   p->below ? "1.6" : "0.6", LR_LEFT, lr_y(p, 0) / 10.0, LR_PW);
-    lr_printf(&p->o, "<path fill=\"none\" stroke=\"#222\" d=\"M%d %dv%dh%d\"/>\n", LR_LEFT, LR_TOP,
+    text_fmt(p->o, "<path fill=\"none\" stroke=\"#222\" d=\"M%d %dv%dh%d\"/>\n", LR_LEFT, LR_TOP,
               LR_PH, LR_PW);
     if (p->empty)
         lr_text(p, LR_LEFT + LR_PW / 2, LR_TOP + LR_PH / 2,
@@ -1553,12 +1507,12 @@ static void lr_svg_draw(lr_plot *p)
     lr_legend(p);
     for (i = 0; i < p->n_lines; i++)
         lr_text(p, LR_LEFT, LR_TOP + LR_PH + 68 + (int)i * 16, "", p->lines[i], 130);
-    lr_puts(&p->o, "</svg>\n");
+    text_str(p->o, "</svg>\n");
 }
 
 /* A picture for a report: SVG 1.1, complete in itself, below 200 KB whatever the series. False:
    the stream failed or memory is short, errno says which. */
-bool lr_svg(FILE *file, const lr_series *s)
+bool lr_svg(text *o, const lr_series *s)
 {
     lr_view v;
     lr_plot *p = (lr_plot *)calloc(1, sizeof *p);
@@ -1566,9 +1520,8 @@ bool lr_svg(FILE *file, const lr_series *s)
     if (!p) errno = ENOMEM;
     if (ok) {
         p->v = &v;
-        p->o.file = file;
+        p->o = o;
         lr_svg_draw(p);
-        ok = lr_end(&p->o);
     }
     lr_close(&v);
     free(p);

@@ -32,8 +32,7 @@ static void plan_json_to(json *w, const job *j, const outcome *o)
     const ckr_plan_facts *f = o->facts;
     const bool kept =
         !(j->o.target.without & CKR_PROGRESS) && j->o.target.mode != CKR_MODE_TRANSFER;
-    json_key(w, "to");
-    json_open(w, "{");
+    json_dict(w, "to");
     json_version(w);
     json_pair(w, "path", o->path);
     json_pair(w, "format", NULL);
@@ -76,11 +75,8 @@ static void plan_json(job *j, const outcome *o)
     const report notes = outcome_report(o);
     json w;
     uint64_t i;
-    w.t = &j->out;
-    w.comma = false;
-    json_open(&w, "{");
-    json_key(&w, "from");
-    json_open(&w, "{");
+    json_begin(&w, &j->out);
+    json_dict(&w, "from");
     json_head(&w, o->ckpt);
     json_close(&w, "}");
     plan_json_to(&w, j, o);
@@ -92,8 +88,7 @@ static void plan_json(job *j, const outcome *o)
     json_pair_uint(&w, "bytes_written",
                    o->written ? o->receipt.bytes_written : f ? f->bytes_written : 0);
     json_pair_uint(&w, "peak_bytes", f ? f->peak_bytes : 0);
-    json_key(&w, "files");
-    json_open(&w, "[");
+    json_list(&w, "files");
     for (i = 0; f && i < f->n_files; i++) {
         json_open(&w, "{");
         json_pair(&w, "path", f->files[i].path[0] || !o->path ? f->files[i].path : o->path);
@@ -103,8 +98,7 @@ static void plan_json(job *j, const outcome *o)
     json_close(&w, "]");
     settings_json(&w, f, o->path);
     if (j->verb->bit != VERB_PLAN) plan_json_done(&w, o);
-    json_close(&w, "}");
-    text_str(&j->out, "\n");
+    json_end(&w);
 }
 
 static void plan_side(text *t, const char *name, const char *dialect, const ckr_topology *p,

@@ -31,8 +31,7 @@ void json_version(json *w)
 
 void json_topology(json *w, const ckr_topology *t)
 {
-    json_key(w, "topology");
-    json_open(w, "{");
+    json_dict(w, "topology");
     json_positive(w, "tp", t->tp, 1);
     json_positive(w, "pp", t->pp, 1);
     json_positive(w, "dp", t->dp, 1);
@@ -45,8 +44,7 @@ void json_topology(json *w, const ckr_topology *t)
 
 void json_progress(json *w, const ckr_state *s, bool kept)
 {
-    json_key(w, "progress");
-    json_open(w, "{");
+    json_dict(w, "progress");
     json_positive(w, "step", kept ? s->progress.step : 0, 0);
     json_positive(w, "samples", kept ? s->progress.samples : 0, 0);
     json_positive(w, "tokens", kept ? s->progress.tokens : 0, 0);
@@ -121,8 +119,7 @@ void json_report(json *w, const report *r)
 {
     uint64_t i;
     int k;
-    json_key(w, "report");
-    json_open(w, "[");
+    json_list(w, "report");
     for (k = 0; k < 2; k++)
         for (i = 0; i < r->n[k]; i++) json_entry(w, &r->notes[k][i]);
     json_close(w, "]");

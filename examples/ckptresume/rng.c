@@ -81,8 +81,7 @@ static void rng_json_stream(json *w, const ckr_rng_given *g)
     json_pair(w, "scope", g->scope);
     rng_json_source(w, g);
     rng_json_state(w, g->state);
-    json_key(w, "next");
-    json_open(w, "[");
+    json_list(w, "next");
     for (i = 0; i < d.n; i++) {
         if (d.whole) json_uint(w, (uint64_t)d.v[i]);
         else json_double(w, d.v[i]);
@@ -99,8 +98,7 @@ static void rng_json_stream(json *w, const ckr_rng_given *g)
 static void rng_json_carried(json *w, const ckr_rng_streams *s)
 {
     uint64_t i;
-    json_key(w, "carried");
-    json_open(w, "[");
+    json_list(w, "carried");
     for (i = 0; i < s->n_carried; i++) {
         json_open(w, "{");
         json_pair(w, "kind", s->carried[i].kind);
@@ -118,16 +116,12 @@ static void rng_json(job *j, const ckr_rng_streams *s, const report *notes)
 {
     json w;
     uint32_t rank, i;
-    w.t = &j->out;
-    w.comma = false;
-    json_open(&w, "{");
-    json_key(&w, "ranks");
-    json_open(&w, "[");
+    json_begin(&w, &j->out);
+    json_list(&w, "ranks");
     for (rank = 0; rank < s->n_ranks; rank++) {
         json_open(&w, "{");
         json_pair_uint(&w, "rank", rank);
-        json_key(&w, "streams");
-        json_open(&w, "[");
+        json_list(&w, "streams");
         for (i = 0; i < s->n_streams; i++)
             rng_json_stream(&w, &s->given[(uint64_t)rank * s->n_streams + i]);
         json_close(&w, "]");
@@ -139,8 +133,7 @@ static void rng_json(job *j, const ckr_rng_streams *s, const report *notes)
     json_pair(&w, "proof", s->proof);
     rng_json_carried(&w, s);
     json_report(&w, notes);
-    json_close(&w, "}");
-    text_str(&j->out, "\n");
+    json_end(&w);
 }
 
 static void rng_cell_source(table *b, const ckr_rng_given *g)

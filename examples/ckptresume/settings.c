@@ -320,8 +320,7 @@ void settings_json(json *w, const ckr_plan_facts *f, const char *out)
     bool failed = false;
     char *dir = f ? setting_dir(f, out, &failed) : NULL;
     if (failed) w->t->failed = true;
-    json_key(w, "settings");
-    json_open(w, "[");
+    json_list(w, "settings");
     for (i = 0; f && i < f->n_settings; i++) {
         const ckr_run_setting *x = &f->settings[i];
         json_open(w, "{");

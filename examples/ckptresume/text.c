@@ -49,41 +49,28 @@ void text_pad(text *t, size_t n)
     while (n-- > 0) text_put(t, " ", 1);
 }
 
-/* At most 511 bytes: for numbers and fixed words, never for strings out of files. */
+/* For numbers and fixed words, not for strings out of files that a terminal gets. */
 TOOL_PRINTF(2, 3)
 void text_fmt(text *t, const char *fmt, ...)
 {
-    char s[512];
+    size_t cap = 512;
     va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(s, sizeof s, fmt, ap);
-    va_end(ap);
-    text_str(t, s);
+    int n = -1;
+    while (text_room(t, cap)) {
+        va_start(ap, fmt);
+        n = vsnprintf(t->data + t->n, cap, fmt, ap);
+        va_end(ap);
+        if (n < (int)cap) break;
+        cap = (size_t)n + 1;
+    }
+    if (n < 0) t->failed = true;
+    else if (!t->failed) t->n += (size_t)n;
 }
 
 void text_free(text *t)
 {
     free(t->data);
     memset(t, 0, sizeof *t);
-}
-
-/* Length of the valid UTF-8 sequence at p, or 0: RFC 3629, no surrogates, no overlong forms. */
-static size_t utf8_length(const char *s, size_t left)
-{
-    const unsigned char *p = (const unsigned char *)s;
-    unsigned char lo = 0x80, hi = 0xBF;
-    size_t n, i;
-    if (p[0] < 0x80) return 1;
-    if (p[0] < 0xC2 || p[0] > 0xF4) return 0;
-    n = p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : 4;
-    if (p[0] == 0xE0) lo = 0xA0;
-    if (p[0] == 0xED) hi = 0x9F;
-    if (p[0] == 0xF0) lo = 0x90;
-    if (p[0] == 0xF4) hi = 0x8F;
-    if (left < n || p[1] < lo || p[1] > hi) return 0;
-    for (i = 2; i < n; i++)
-        if ((p[i] & 0xC0) != 0x80) return 0;
-    return n;
 }
 
 /* A string out of a file for a human: control characters, C1 too, and bytes that are no UTF-8 as
@@ -94,7 +81,7 @@ void text_clean_n(text *t, const char *s, size_t n)
     while (i < n) {
         unsigned char b = (unsigned char)s[i];
         bool c1 = b == 0xC2 && n - i > 1 && (unsigned char)s[i + 1] < 0xA0;
-        k = c1 ? 0 : utf8_length(s + i, n - i);
+        k = c1 ? 0 : ckr_utf8(s + i, n - i, NULL);
         if (b < 0x20 || b == 0x7F || !k) {
             text_fmt(t, "\\x%02x", b);
             i++;
@@ -240,8 +227,12 @@ void text_shape(text *t, uint32_t n_dims, const int64_t *shape)
 
 void text_hex(text *t, const uint8_t *p, size_t n)
 {
+    static const char digit[] = "0123456789abcdef";
     size_t i;
-    for (i = 0; i < n; i++) text_fmt(t, "%02x", p[i]);
+    for (i = 0; i < n; i++) {
+        const char pair[2] = { digit[p[i] >> 4], digit[p[i] & 15] };
+        text_put(t, pair, 2);
+    }
 }
 
 /* Words of s, wrapped under `indent`; the first line starts where the cursor is. Numbers with 17
@@ -406,7 +397,7 @@ void json_string_n(json *w, const char *s, size_t n)
     text_put(w->t, "\"", 1);
     while (i < n) {
         const unsigned char b = (unsigned char)s[i];
-        k = utf8_length(s + i, n - i);
+        k = ckr_utf8(s + i, n - i, NULL);
         if (!k) text_fmt(w->t, "\\udc%02x", b);
         else if (b == '"' || b == '\\') text_fmt(w->t, "\\%c", b);
         else if (b == '\n') text_str(w->t, "\\n");
@@ -434,6 +425,32 @@ void json_key(json *w, const char *s)
     json_string(w, s);
     text_put(w->t, ":", 1);
     w->comma = false;
+}
+
+void json_list(json *w, const char *key)
+{
+    json_key(w, key);
+    json_open(w, "[");
+}
+
+void json_dict(json *w, const char *key)
+{
+    json_key(w, key);
+    json_open(w, "{");
+}
+
+/* The whole document is an object. */
+void json_begin(json *w, text *t)
+{
+    w->t = t;
+    w->comma = false;
+    json_open(w, "{");
+}
+
+void json_end(json *w)
+{
+    json_close(w, "}");
+    text_str(w->t, "\n");
 }
 
 void json_int(json *w, int64_t v)
@@ -497,22 +514,12 @@ void json_hex(json *w, const uint8_t *p, size_t n)
 
 void json_base64(json *w, const char *s, uint64_t n)
 {
-    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char block[64];
     uint64_t i;
     json_comma(w);
     text_put(w->t, "\"", 1);
-    for (i = 0; i < n; i += 3) {
-        const uint64_t left = n - i;
-        uint32_t v = (uint32_t)(unsigned char)s[i] << 16;
-        char q[4];
-        if (left > 1) v |= (uint32_t)(unsigned char)s[i + 1] << 8;
-        if (left > 2) v |= (uint32_t)(unsigned char)s[i + 2];
-        q[0] = digit[v >> 18];
-        q[1] = digit[v >> 12 & 63];
-        q[2] = left > 1 ? digit[v >> 6 & 63] : '=';
-        q[3] = left > 2 ? digit[v & 63] : '=';
-        text_put(w->t, q, 4);
-    }
+    for (i = 0; i < n; i += 48)
+        text_put(w->t, block, ckr_base64(s + i, n - i < 48 ? (size_t)(n - i) : 48, block));
     text_put(w->t, "\"", 1);
 }
 

@@ -118,6 +118,10 @@ void json_string_n(json *w, const char *s, size_t n);
 void json_raw(json *w, const char *s);
 void json_string(json *w, const char *s);
 void json_key(json *w, const char *s);
+void json_list(json *w, const char *key);
+void json_dict(json *w, const char *key);
+void json_begin(json *w, text *t);
+void json_end(json *w);
 void json_int(json *w, int64_t v);
 void json_uint(json *w, uint64_t v);
 void json_bool(json *w, bool v);
@@ -151,10 +155,15 @@ typedef struct options {
     int64_t     from, to;      /* updates                                             */
     ckr_column  column;
     bool        csv;
+    const char *tolerance;     /* as written; NULL: none                                  */
+    double      tolerate;
+    uint64_t    limit;         /* 0: as usual                                         */
+    const char *pattern;       /* of the tensors that are listed, or NULL             */
     uint64_t    memory;
     uint32_t    threads;
     color_mode  color;
     bool        json, quiet, verbose, progress, tensors, files, each, hash, help, man, bash, zsh;
+    bool        stat, stats, tolerance_ulp;
 } options;
 
 typedef struct progress {
@@ -287,19 +296,18 @@ typedef struct lr_series {
     int64_t resume_at;         /* first update after the resume: after counts from here */
     const char *unit;          /* of an update, NULL: "step"                           */
     const char *const *notes;  /* the last is NULL; NULL: none                         */
-    size_t width;              /* columns of the table's lines, 0: 100                 */
 } lr_series;
 
-bool lr_table(FILE *file, const lr_series *s);
-bool lr_csv(FILE *file, const lr_series *s);
-bool lr_svg(FILE *file, const lr_series *s);
+bool lr_table(text *o, const lr_series *s);
+bool lr_csv(text *o, const lr_series *s);
+bool lr_svg(text *o, const lr_series *s);
 
 /* ---- args.c, help.c ---- */
 
 typedef enum option_kind {
     KIND_SWITCH = 0, KIND_TEXT, KIND_FILE, KIND_COUNT, KIND_ROWS, KIND_STAGE, KIND_BYTES,
     KIND_RATIO, KIND_SEED, KIND_WORD, KIND_ONLY, KIND_WITHOUT, KIND_SET, KIND_DTYPE, KIND_FORMAT,
-    KIND_DIALECT, KIND_SCHEDULE, KIND_UNTIL
+    KIND_DIALECT, KIND_SCHEDULE, KIND_UNTIL, KIND_LIMIT, KIND_TOLERANCE, KIND_PATTERN
 } option_kind;
 
 typedef enum option_group {

@@ -13,8 +13,6 @@
 #define TREE_PATH_MAX 4096
 #define TREE_PATH_DEPTH 512
 
-typedef struct tree_sha { uint32_t h[8]; uint64_t n; uint8_t block[64]; } tree_sha;
-
 /* How a node hangs below its parent, for the paths of refs. */
 enum { HOW_ROOT, HOW_SAME, HOW_KEY, HOW_VALUE, HOW_INDEX, HOW_SET, HOW_ATTRS, HOW_STATE, HOW_ARGS };
 enum { TASK_TEXT, TASK_NODE, TASK_ITEMS, TASK_PAIRS, TASK_SET_END };
@@ -40,8 +38,7 @@ typedef struct tree {
     FILE *file;
     const tree_io *io;
     bool hash, failed;         /* failed: no memory, or tensor bytes could not be read    */
-    char *out;
-    size_t n_out, cap_out;
+    text out;                  /* drains into the file, but not while a set is open       */
     tree_task *tasks;
     size_t n_tasks, cap_tasks;
     tree_path *paths;
@@ -110,49 +107,6 @@ static tree_seen *tree_slot(tree *t, tree_map *m, const void *key)
 
 /* ---- output ---- */
 
-static void tree_flush(tree *t)
-{
-    if (t->n_out && fwrite(t->out, 1, t->n_out, t->file) != t->n_out) t->failed = true;
-    t->n_out = 0;
-}
-
-static void tree_put(tree *t, const char *s, size_t n)
-{
-    void *array = t->out;
-    if (!t->open_sets && t->n_out + n > (size_t)1 << 20) tree_flush(t);
-    if (!tree_grow(t, &array, &t->cap_out, t->n_out + n, 1)) return;
-    t->out = (char *)array;
-    memcpy(t->out + t->n_out, s, n);
-    t->n_out += n;
-}
-
-static void tree_puts(tree *t, const char *s)
-{
-    tree_put(t, s, strlen(s));
-}
-
-TOOL_PRINTF(2, 3)
-static void tree_printf(tree *t, const char *fmt, ...)
-{
-    char buf[256];
-    int n;
-    va_list ap;
-    va_start(ap, fmt);
-    n = vsnprintf(buf, sizeof buf, fmt, ap);
-    va_end(ap);
-    if (n > 0) tree_put(t, buf, (size_t)n < sizeof buf ? (size_t)n : sizeof buf - 1);
-}
-
-static void tree_hex(tree *t, const uint8_t *p, uint64_t n)
-{
-    static const char digit[] = "0123456789abcdef";
-    uint64_t i;
-    for (i = 0; i < n; i++) {
-        const char pair[2] = { digit[p[i] >> 4], digit[p[i] & 15] };
-        tree_put(t, pair, 2);
-    }
-}
-
 /* JSON text of valid UTF-8; lone surrogates, three bytes from ED A0, become escapes. */
 static void tree_text(tree *t, const char *s, uint64_t n)
 {
@@ -161,201 +115,40 @@ static void tree_text(tree *t, const char *s, uint64_t n)
         const uint8_t ch = (uint8_t)s[i];
         const bool surrogate = ch == 0xED && n - i >= 3 && (uint8_t)s[i + 1] >= 0xA0;
         if (ch >= 0x20 && ch != '"' && ch != '\\' && ch != 0x7F && !surrogate) continue;
-        tree_put(t, s + from, (size_t)(i - from));
+        text_put(&t->out, s + from, (size_t)(i - from));
         if (surrogate) {
-            tree_printf(t, "\\u%04x",
-                        0xD000u | ((unsigned)(uint8_t)s[i + 1] & 0x3F) << 6 |
-                            ((unsigned)(uint8_t)s[i + 2] & 0x3F));
+            text_fmt(&t->out, "\\u%04x",
+                     0xD000u | ((unsigned)(uint8_t)s[i + 1] & 0x3F) << 6 |
+                         ((unsigned)(uint8_t)s[i + 2] & 0x3F));
             i += 2;
         } else if (ch == '"' || ch == '\\') {
-            tree_printf(t, "\\%c", ch);
+            text_fmt(&t->out, "\\%c", ch);
         } else {
-            tree_printf(t, "\\u%04x", ch);
+            text_fmt(&t->out, "\\u%04x", ch);
         }
         from = i + 1;
     }
-    tree_put(t, s + from, (size_t)(n - from));
+    text_put(&t->out, s + from, (size_t)(n - from));
 }
 
 static void tree_string(tree *t, const char *s, uint64_t n)
 {
-    tree_put(t, "\"", 1);
+    text_put(&t->out, "\"", 1);
     tree_text(t, s, n);
-    tree_put(t, "\"", 1);
+    text_put(&t->out, "\"", 1);
 }
 
-/* As Python's repr: the shortest decimal that reads back as the same double. */
-static void tree_float(double v, char *out, size_t cap)
+/* A number as Python prints it; longer ones than it prints as hex. */
+static void tree_number(tree *t, const ckr_node *n)
 {
-    char e[40], digits[24];
-    int prec, exp10, n = 0, i;
-    size_t at = 0;
-    if (isnan(v) || isinf(v)) {
-        snprintf(out, cap, "%s", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
+    char digits[4400];
+    uint64_t i;
+    if (ckr_node_number(n, digits, sizeof digits)) {
+        text_str(&t->out, digits);
         return;
     }
-    for (prec = fabs(v) < 1e-307 ? 0 : 14; prec < 17; prec++) {      /* subnormals may be short */
-        snprintf(e, sizeof e, "%.*e", prec, v);
-        if (strtod(e, NULL) == v) break;
-    }
-    exp10 = atoi(strchr(e, 'e') + 1) + 1;
-    for (i = 0; e[i] && e[i] != 'e'; i++)
-        if (e[i] >= '0' && e[i] <= '9') digits[n++] = e[i];
-    while (n > 1 && digits[n - 1] == '0') n--;
-    if (e[0] == '-') out[at++] = '-';
-    if (v == 0) exp10 = 1;
-    if (exp10 > -4 && exp10 <= 16) {
-        if (exp10 <= 0) {
-            memcpy(out + at, "0.", 2);
-            for (at += 2, i = exp10; i < 0; i++) out[at++] = '0';
-        }
-        for (i = 0; i < n || i < exp10; i++) {
-            if (i == exp10 && exp10 > 0) out[at++] = '.';
-            out[at++] = i < n ? digits[i] : '0';
-        }
-        if (exp10 > 0 && n <= exp10) { out[at++] = '.'; out[at++] = '0'; }
-        out[at] = 0;
-        return;
-    }
-    out[at++] = digits[0];
-    if (n > 1) out[at++] = '.';
-    for (i = 1; i < n; i++) out[at++] = digits[i];
-    snprintf(out + at, cap - at, "e%c%02d", exp10 - 1 < 0 ? '-' : '+', abs(exp10 - 1));
-}
-
-/* Decimal of a two's complement number. Quadratic, so longer ones than 4 KiB print as hex. */
-static char *tree_bigint(const ckr_node *n)
-{
-    const size_t len = (size_t)n->count;
-    const uint8_t *s = (const uint8_t *)n->u.str;
-    const bool neg = len && (s[len - 1] & 0x80);
-    char *out = (char *)malloc(len * 3 + 8);
-    uint32_t *limb = (uint32_t *)calloc(len / 4 + 2, 4);
-    size_t words = len / 4 + 1, i, at = 0;
-    uint64_t carry = 1;
-    if (!out || !limb || len > 4096) {
-        if (out && limb) {
-            at = (size_t)snprintf(out, 4, "0x");
-            for (i = len; i > 0; i--) at += (size_t)snprintf(out + at, 3, "%02x", s[i - 1]);
-        }
-        free(limb);
-        return out;
-    }
-    for (i = 0; i < words * 4; i++)
-        limb[i / 4] |= (uint32_t)(i < len ? s[i] : neg ? 0xFF : 0) << (8 * (i % 4));
-    for (i = 0; neg && i < words; i++) {
-        carry += (uint32_t)~limb[i];
-        limb[i] = (uint32_t)carry;
-        carry >>= 32;
-    }
-    while (words > 0) {
-        uint64_t rest = 0;
-        int k;
-        for (i = words; i > 0; i--) {
-            rest = rest << 32 | limb[i - 1];
-            limb[i - 1] = (uint32_t)(rest / 1000000000u);
-            rest %= 1000000000u;
-        }
-        while (words > 0 && limb[words - 1] == 0) words--;
-        for (k = 0; k < 9 && (words > 0 || rest > 0); k++, rest /= 10)
-            out[at++] = (char)('0' + rest % 10);
-    }
-    if (at == 0) out[at++] = '0';
-    if (neg) out[at++] = '-';
-    out[at] = 0;
-    for (i = 0; i < at / 2; i++) {
-        const char ch = out[i];
-        out[i] = out[at - 1 - i];
-        out[at - 1 - i] = ch;
-    }
-    free(limb);
-    return out;
-}
-
-/* ---- SHA-256 ---- */
-
-static const uint32_t tree_sha_k[64] = {
-    0x428a2f98,0x71374491,0xb5c0fbcf,0xe9b5dba5,0x3956c25b,0x59f111f1,0x923f82a4,0xab1c5ed5,
-    0xd807aa98,0x12835b01,0x243185be,0x550c7dc3,0x72be5d74,0x80deb1fe,0x9bdc06a7,0xc19bf174,
-    0xe49b69c1,0xefbe4786,0x0fc19dc6,0x240ca1cc,0x2de92c6f,0x4a7484aa,0x5cb0a9dc,0x76f988da,
-    0x983e5152,0xa831c66d,0xb00327c8,0xbf597fc7,0xc6e00bf3,0xd5a79147,0x06ca6351,0x14292967,
-    0x27b70a85,0x2e1b2138,0x4d2c6dfc,0x53380d13,0x650a7354,0x766a0abb,0x81c2c92e,0x92722c85,
-    0xa2bfe8a1,0xa81a664b,0xc24b8b70,0xc76c51a3,0xd192e819,0xd6990624,0xf40e3585,0x106aa070,
-    0x19a4c116,0x1e376c08,0x2748774c,0x34b0bcb5,0x391c0cb3,0x4ed8aa4a,0x5b9cca4f,0x682e6ff3,
-    0x748f82ee,0x78a5636f,0x84c87814,0x8cc70208,0x90befffa,0xa4506ceb,0xbef9a3f7,0xc67178f2
-};
-
-static uint32_t tree_ror(uint32_t x, unsigned n)
-{
-    return x >> n | x << (32 - n);
-}
-
-static void tree_sha_block(uint32_t h[8], const uint8_t *p)
-{
-    uint32_t w[64], s[8];
-    unsigned i;
-    for (i = 0; i < 16; i++)
-        w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 |
-               (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
-    for (; i < 64; i++)
-        w[i] = (tree_ror(w[i - 2], 17) ^ tree_ror(w[i - 2], 19) ^ w[i - 2] >> 10) + w[i - 7] +
-               (tree_ror(w[i - 15], 7) ^ tree_ror(w[i - 15], 18) ^ w[i - 15] >> 3) + w[i - 16];
-    memcpy(s, h, sizeof s);
-    for (i = 0; i < 64; i++) {
-        const uint32_t a = s[7] + (tree_ror(s[4], 6) ^ tree_ror(s[4], 11) ^ tree_ror(s[4], 25)) +
-                           ((s[4] & s[5]) ^ (~s[4] & s[6])) + tree_sha_k[i] + w[i];
-        const uint32_t b = (tree_ror(s[0], 2) ^ tree_ror(s[0], 13) ^ tree_ror(s[0], 22)) +
-                           ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
-        memmove(s + 1, s, 7 * sizeof *s);
-        s[4] += a;
-        s[0] = a + b;
-    }
-    for (i = 0; i < 8; i++) h[i] += s[i];
-}
-
-static void tree_sha_init(tree_sha *s)
-{
-    static const uint32_t h[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                   0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
-    memcpy(s->h, h, sizeof h);
-    s->n = 0;
-}
-
-static void tree_sha_add(tree_sha *s, const uint8_t *p, size_t n)
-{
-    const size_t held = (size_t)(s->n & 63);
-    s->n += n;
-    if (held) {
-        const size_t k = n < 64 - held ? n : 64 - held;
-        memcpy(s->block + held, p, k);
-        p += k;
-        n -= k;
-        if (held + k < 64) return;
-        tree_sha_block(s->h, s->block);
-    }
-    for (; n >= 64; p += 64, n -= 64) tree_sha_block(s->h, p);
-    if (n) memcpy(s->block, p, n);
-}
-
-static void tree_sha_end(tree_sha *s, uint8_t out[32])
-{
-    const uint64_t bits = s->n * 8;
-    uint8_t pad[72];
-    const size_t n = 64 - (size_t)((s->n + 8) & 63);
-    unsigned i;
-    memset(pad, 0, sizeof pad);
-    pad[0] = 0x80;
-    for (i = 0; i < 8; i++) pad[n + i] = (uint8_t)(bits >> (56 - 8 * i));
-    tree_sha_add(s, pad, n + 8);
-    for (i = 0; i < 32; i++) out[i] = (uint8_t)(s->h[i / 4] >> (24 - 8 * (i % 4)));
-}
-
-static void tree_sha_of(const void *p, size_t n, uint8_t out[32])
-{
-    tree_sha s;
-    tree_sha_init(&s);
-    tree_sha_add(&s, (const uint8_t *)p, n);
-    tree_sha_end(&s, out);
+    text_str(&t->out, "0x");
+    for (i = n->count; i > 0; i--) text_hex(&t->out, (const uint8_t *)n->u.str + i - 1, 1);
 }
 
 /* ---- tensor bytes ---- */
@@ -440,7 +233,7 @@ static bool tree_is_contiguous(const ckr_view *v)
 
 /* Logical elements in row-major order, little-endian, handed on in blocks of at most 64 KiB. */
 typedef struct tree_block {
-    tree_sha sha;
+    ckr_sha256 sha;
     uint8_t head[TREE_HEX_MAX];
     size_t n_head, n;
     uint8_t data[65536];
@@ -455,7 +248,7 @@ static void tree_block_end(tree_block *b, const ckr_view *v, size_t item, bool s
         memcpy(b->head + b->n_head, b->data, k);
         b->n_head += k;
     }
-    tree_sha_add(&b->sha, b->data, b->n);
+    ckr_sha256_update(&b->sha, b->data, b->n);
     b->n = 0;
 }
 
@@ -533,9 +326,9 @@ static bool tree_may_hash(const tree *t, const ckr_view *v, uint64_t bytes)
 
 static void tree_hex_member(tree *t, const char *name, const uint8_t *p, uint64_t n)
 {
-    tree_printf(t, ",\"%s\":\"", name);
-    tree_hex(t, p, n);
-    tree_puts(t, "\"");
+    text_fmt(&t->out, ",\"%s\":\"", name);
+    text_hex(&t->out, p, n);
+    text_str(&t->out, "\"");
 }
 
 /* Elements of less than 8 bits have no address of their own: the bytes count. */
@@ -558,11 +351,11 @@ static bool tree_block_fill(tree *t, tree_block *b, const ckr_view *v, uint64_t 
 {
     bool ok = true;
     b->n = b->n_head = 0;
-    tree_sha_init(&b->sha);
+    ckr_sha256_init(&b->sha);
     if (tree_is_packed(v)) ok = tree_row(t, b, v, 1, 0, numel, 1, false);
     else ok = tree_gather(t, b, v, (size_t)item, numel, swap);
     tree_block_end(b, v, (size_t)item, swap);
-    tree_sha_end(&b->sha, sha);
+    ckr_sha256_final(&b->sha, sha);
     return ok;
 }
 
@@ -620,7 +413,7 @@ static void tree_contents(tree *t, const ckr_node *node, const char *name, const
     if (!t->hash && (!hex || bytes > TREE_HEX_MAX)) return;
     tree_note_data(t, v);
     if (!tree_may_hash(t, v, bytes)) {
-        if (t->hash) tree_printf(t, ",\"%s\":null", name);
+        if (t->hash) text_fmt(&t->out, ",\"%s\":null", name);
         return;
     }
     slot = tree_slot(t, &t->digests, node);
@@ -668,8 +461,8 @@ static const char *tree_type_name(const ckr_node *k)
 /* The key of a dict as a step of a path; returns its length, `cap` or more when it is too long. */
 static size_t tree_path_key(const ckr_node *k, char *buf, size_t cap)
 {
-    char *big;
-    int n;
+    const char *word = k->kind == CKR_NODE_BOOL ? k->u.b ? "True" : "False" : tree_type_name(k);
+    size_t n = 0;
     if (k->kind == CKR_NODE_STR) {
         if (k->count + 3 > cap) return cap;
         buf[0] = '{';
@@ -677,17 +470,13 @@ static size_t tree_path_key(const ckr_node *k, char *buf, size_t cap)
         buf[k->count + 1] = '}';
         return (size_t)k->count + 2;
     }
-    if (k->kind == CKR_NODE_INT) {
-        n = snprintf(buf, cap, "{%lld}", (long long)k->u.i);
-    } else if (k->kind == CKR_NODE_BOOL) {
-        n = snprintf(buf, cap, "{%s}", k->u.b ? "True" : "False");
-    } else if (k->kind == CKR_NODE_BIGINT && (big = tree_bigint(k)) != NULL) {
-        n = snprintf(buf, cap, "{%s}", big);
-        free(big);
-    } else {
-        n = snprintf(buf, cap, "{%s}", tree_type_name(k));
-    }
-    return n < 0 ? 0 : (size_t)n;
+    if (k->kind == CKR_NODE_INT || k->kind == CKR_NODE_BIGINT)
+        n = ckr_node_number(k, buf + 1, cap - 2);
+    if (n + 3 > cap) return cap;
+    if (!n) return (size_t)snprintf(buf, cap, "{%s}", word);
+    buf[0] = '{';
+    buf[n + 1] = '}';
+    return n + 2;
 }
 
 /* One step of a path as text, as tree_path_key. */
@@ -733,10 +522,10 @@ static void tree_ref(tree *t, const ckr_node *n, uint64_t path)
         ok = tree_path_text(t, path);
         t->last_ref = ok ? n : NULL;
     }
-    tree_puts(t, "{\"t\":\"ref\",\"path\":");
+    text_str(&t->out, "{\"t\":\"ref\",\"path\":");
     if (ok) tree_string(t, t->ref_text + sizeof t->ref_text - t->n_ref, t->n_ref);
-    else tree_printf(t, "\"#%lu\"", (unsigned long)n->id);
-    tree_puts(t, "}");
+    else text_fmt(&t->out, "\"#%lu\"", (unsigned long)n->id);
+    text_str(&t->out, "}");
 }
 
 /* ---- tasks ---- */
@@ -795,9 +584,9 @@ static void tree_step_items(tree *t)
         void *array = t->marks;
         if (!tree_grow(t, &array, &t->cap_marks, t->n_marks + 1, sizeof *t->marks)) return;
         t->marks = (size_t *)array;
-        t->marks[t->n_marks++] = t->n_out;
+        t->marks[t->n_marks++] = t->out.n;
     } else if (now.i) {
-        tree_puts(t, ",");
+        text_str(&t->out, ",");
     }
     tree_later_node(t, item, now.how, now.path, NULL, now.i, now.again);
 }
@@ -810,7 +599,7 @@ static void tree_step_pairs(tree *t)
     if (now.i == now.n) { t->n_tasks--; return; }
     pair = (ckr_node *const *)now.p + 2 * now.i;
     k->i++;
-    tree_puts(t, now.i ? ",[" : "[");
+    text_str(&t->out, now.i ? ",[" : "[");
     tree_later_text(t, "]");
     tree_later_node(t, pair[1], HOW_VALUE, now.path, pair[0], 0, now.again);
     tree_later_text(t, ",");
@@ -834,21 +623,21 @@ static void tree_set_end(tree *t, uint64_t count)
     char *copy;
     size_t i;
     if (n) {
-        const size_t len = t->n_out - from;
+        const size_t len = t->out.n - from;
         items = (tree_slice *)malloc(n * sizeof *items);
         copy = (char *)malloc(len + 1);
         if (items && copy) {
-            memcpy(copy, t->out + from, len);
+            memcpy(copy, t->out.data + from, len);
             for (i = 0; i < n; i++) {
                 const size_t begin = t->marks[t->n_marks - n + i];
                 items[i].s = copy + (begin - from);
-                items[i].n = (i + 1 < n ? t->marks[t->n_marks - n + i + 1] : t->n_out) - begin;
+                items[i].n = (i + 1 < n ? t->marks[t->n_marks - n + i + 1] : t->out.n) - begin;
             }
             qsort(items, n, sizeof *items, tree_slice_cmp);
-            t->n_out = from;
+            t->out.n = from;
             for (i = 0; i < n; i++) {
-                if (i) tree_puts(t, ",");
-                tree_put(t, items[i].s, items[i].n);
+                if (i) text_str(&t->out, ",");
+                text_put(&t->out, items[i].s, items[i].n);
             }
         } else {
             t->failed = true;
@@ -857,7 +646,7 @@ static void tree_set_end(tree *t, uint64_t count)
         free(copy);
         t->n_marks -= n;
     }
-    t->open_sets--;
+    if (!--t->open_sets) t->out.to = t->file;
 }
 
 /* ---- nodes ---- */
@@ -871,36 +660,39 @@ static void tree_str_node(tree *t, const ckr_node *n)
         if (s[i] == 0 || s[i] >= 0x80) plain = false;
         if (s[i] == 0xED && i + 1 < n->count && s[i + 1] >= 0xA0) lone = true;
     }
-    tree_puts(t, "{\"t\":\"str\"");
+    text_str(&t->out, "{\"t\":\"str\"");
     if (!lone) {
-        tree_puts(t, ",\"v\":");
+        text_str(&t->out, ",\"v\":");
         tree_string(t, n->u.str, n->count);
     }
     if (!plain) {
-        tree_puts(t, ",\"utf8\":\"");
-        tree_hex(t, s, n->count);
-        tree_puts(t, "\"");
+        text_str(&t->out, ",\"utf8\":\"");
+        text_hex(&t->out, s, n->count);
+        text_str(&t->out, "\"");
     }
-    tree_puts(t, "}");
+    text_str(&t->out, "}");
 }
 
 static void tree_bytes_node(tree *t, const ckr_node *n)
 {
     uint8_t sha[32];
-    tree_printf(t, "{\"t\":\"%s\",\"len\":%llu", n->kind == CKR_NODE_BYTES ? "bytes" : "bytearray",
-                (unsigned long long)n->count);
+    text_fmt(&t->out, "{\"t\":\"%s\",\"len\":%llu",
+             n->kind == CKR_NODE_BYTES ? "bytes" : "bytearray", (unsigned long long)n->count);
     if (t->hash) {
-        tree_sha_of(n->u.str, (size_t)n->count, sha);
-        tree_puts(t, ",\"sha256\":\"");
-        tree_hex(t, sha, 32);
-        tree_puts(t, "\"");
+        ckr_sha256 s;
+        ckr_sha256_init(&s);
+        ckr_sha256_update(&s, n->u.str, (size_t)n->count);
+        ckr_sha256_final(&s, sha);
+        text_str(&t->out, ",\"sha256\":\"");
+        text_hex(&t->out, sha, 32);
+        text_str(&t->out, "\"");
     }
     if (n->count <= 256) {
-        tree_puts(t, ",\"hex\":\"");
-        tree_hex(t, (const uint8_t *)n->u.str, n->count);
-        tree_puts(t, "\"");
+        text_str(&t->out, ",\"hex\":\"");
+        text_hex(&t->out, (const uint8_t *)n->u.str, n->count);
+        text_str(&t->out, "\"");
     }
-    tree_puts(t, "}");
+    text_str(&t->out, "}");
 }
 
 static void tree_double_hex(tree *t, double v)
@@ -910,69 +702,65 @@ static void tree_double_hex(tree *t, double v)
     unsigned i;
     memcpy(&bits, &v, 8);
     for (i = 0; i < 8; i++) b[i] = (uint8_t)(bits >> (8 * i));
-    tree_hex(t, b, 8);
+    text_hex(&t->out, b, 8);
 }
 
 static void tree_named(tree *t, const char *kind, const ckr_node *n)
 {
-    tree_printf(t, "{\"t\":\"%s\",\"v\":", kind);
+    text_fmt(&t->out, "{\"t\":\"%s\",\"v\":", kind);
     tree_string(t, n->u.str, n->count);
-    tree_puts(t, "}");
+    text_str(&t->out, "}");
 }
 
 static void tree_numbers(tree *t, const char *name, const int64_t *v, uint32_t n)
 {
     uint32_t i;
-    tree_printf(t, ",\"%s\":[", name);
-    for (i = 0; i < n; i++) tree_printf(t, i ? ",%lld" : "%lld", (long long)v[i]);
-    tree_puts(t, "]");
+    text_fmt(&t->out, ",\"%s\":[", name);
+    for (i = 0; i < n; i++) text_fmt(&t->out, i ? ",%lld" : "%lld", (long long)v[i]);
+    text_str(&t->out, "]");
 }
 
 static void tree_scalar(tree *t, const ckr_node *n)
 {
-    char num[48];
-    char *big;
     uint64_t i;
     switch (n->kind) {
-    case CKR_NODE_NONE: tree_puts(t, "{\"t\":\"none\"}"); break;
+    case CKR_NODE_NONE: text_str(&t->out, "{\"t\":\"none\"}"); break;
     case CKR_NODE_BOOL:
-        tree_puts(t, n->u.b ? "{\"t\":\"bool\",\"v\":true}" : "{\"t\":\"bool\",\"v\":false}");
+        text_str(&t->out, n->u.b ? "{\"t\":\"bool\",\"v\":true}" : "{\"t\":\"bool\",\"v\":false}");
         break;
-    case CKR_NODE_INT:  tree_printf(t, "{\"t\":\"int\",\"v\":\"%lld\"}", (long long)n->u.i); break;
+    case CKR_NODE_INT:
     case CKR_NODE_BIGINT:
-        big = tree_bigint(n);
-        tree_puts(t, "{\"t\":\"int\",\"v\":\"");
-        if (big) tree_puts(t, big);
-        else t->failed = true;
-        tree_puts(t, "\"}");
-        free(big);
+        text_str(&t->out, "{\"t\":\"int\",\"v\":\"");
+        tree_number(t, n);
+        text_str(&t->out, "\"}");
         break;
     case CKR_NODE_FLOAT:
-        tree_float(n->u.f, num, sizeof num);
-        tree_printf(t, "{\"t\":\"float\",\"v\":\"%s\",\"hex\":\"", num);
+        text_str(&t->out, "{\"t\":\"float\",\"v\":\"");
+        tree_number(t, n);
+        text_str(&t->out, "\",\"hex\":\"");
         tree_double_hex(t, n->u.f);
-        tree_puts(t, "\"}");
+        text_str(&t->out, "\"}");
         break;
     case CKR_NODE_COMPLEX:
-        tree_puts(t, "{\"t\":\"complex\",\"re\":\"");
+        text_str(&t->out, "{\"t\":\"complex\",\"re\":\"");
         tree_double_hex(t, n->u.complex_[0]);
-        tree_puts(t, "\",\"im\":\"");
+        text_str(&t->out, "\",\"im\":\"");
         tree_double_hex(t, n->u.complex_[1]);
-        tree_puts(t, "\"}");
+        text_str(&t->out, "\"}");
         break;
     case CKR_NODE_STR: tree_str_node(t, n); break;
     case CKR_NODE_BYTES: case CKR_NODE_BYTEARRAY: tree_bytes_node(t, n); break;
     case CKR_NODE_SIZE:
-        tree_puts(t, "{\"t\":\"size\",\"v\":[");
+        text_str(&t->out, "{\"t\":\"size\",\"v\":[");
         for (i = 0; i < n->count; i++)
-            tree_printf(t, i ? ",%lld" : "%lld", (long long)n->u.items[i]->u.i);
-        tree_puts(t, "]}");
+            text_fmt(&t->out, i ? ",%lld" : "%lld", (long long)n->u.items[i]->u.i);
+        text_str(&t->out, "]}");
         break;
     case CKR_NODE_DEVICE: tree_named(t, "device", n); break;
     case CKR_NODE_DTYPE:  tree_named(t, "dtype", n); break;
     case CKR_NODE_LAYOUT: tree_named(t, "layout", n); break;
     case CKR_NODE_GLOBAL: tree_named(t, "global", n); break;
-    default: tree_puts(t, "{\"t\":\"none\"}"); break;
+    default: text_str(&t->out, "{\"t\":\"none\"}"); break;
     }
 }
 
@@ -998,22 +786,22 @@ static void tree_strided(tree *t, const ckr_node *n)
 {
     const ckr_view *v = n->u.view;
     if (v->meta) {
-        tree_puts(t, ",\"meta\":true");
+        text_str(&t->out, ",\"meta\":true");
         tree_numbers(t, "stride", v->stride, v->n_dims);
-        tree_printf(t, ",\"requires_grad\":%s", v->requires_grad ? "true" : "false");
+        text_fmt(&t->out, ",\"requires_grad\":%s", v->requires_grad ? "true" : "false");
         return;
     }
     tree_numbers(t, "stride", v->stride, v->n_dims);
-    tree_printf(t, ",\"offset\":%lld", (long long)v->offset);
+    text_fmt(&t->out, ",\"offset\":%lld", (long long)v->offset);
     if (v->storage) {
-        tree_puts(t, ",\"storage\":");
+        text_str(&t->out, ",\"storage\":");
         tree_string(t, v->storage, strlen(v->storage));
     }
-    tree_printf(t, ",\"requires_grad\":%s", v->requires_grad ? "true" : "false");
+    text_fmt(&t->out, ",\"requires_grad\":%s", v->requires_grad ? "true" : "false");
     tree_note_storage(t, v);
     tree_contents(t, n, "sha256", "hex");
-    if (v->conj) tree_puts(t, ",\"conj\":true");
-    if (v->neg) tree_puts(t, ",\"neg\":true");
+    if (v->conj) text_str(&t->out, ",\"conj\":true");
+    if (v->neg) text_str(&t->out, ",\"neg\":true");
 }
 
 /* Component tensors and the fields of other layouts. */
@@ -1031,20 +819,20 @@ static void tree_parts(tree *t, const ckr_node *n, uint32_t path, bool again)
     const ckr_node *p;
     unsigned i;
     if ((p = tree_part(v, "coalesced")) != NULL)
-        tree_printf(t, ",\"coalesced\":%s", p->u.b ? "true" : "false");
+        text_fmt(&t->out, ",\"coalesced\":%s", p->u.b ? "true" : "false");
     if ((p = tree_part(v, "qscheme")) != NULL) {
-        tree_puts(t, ",\"qscheme\":");
+        text_str(&t->out, ",\"qscheme\":");
         tree_string(t, p->u.str, p->count);
     }
     if ((p = tree_part(v, "scale")) != NULL && p->kind == CKR_NODE_FLOAT) {
-        tree_puts(t, ",\"scale_hex\":\"");
+        text_str(&t->out, ",\"scale_hex\":\"");
         tree_double_hex(t, p->u.f);
-        tree_puts(t, "\"");
+        text_str(&t->out, "\"");
     }
     if ((p = tree_part(v, "zero_point")) != NULL && p->kind == CKR_NODE_INT)
-        tree_printf(t, ",\"zero_point\":%lld", (long long)p->u.i);
+        text_fmt(&t->out, ",\"zero_point\":%lld", (long long)p->u.i);
     if ((p = tree_part(v, "axis")) != NULL && p->kind == CKR_NODE_INT)
-        tree_printf(t, ",\"axis\":%lld", (long long)p->u.i);
+        text_fmt(&t->out, ",\"axis\":%lld", (long long)p->u.i);
     for (i = 0; i < sizeof name / sizeof *name; i++)
         if ((p = tree_part(v, name[i])) != NULL) {
             tree_later_node(t, p, HOW_SAME, path, NULL, 0, again);
@@ -1071,18 +859,18 @@ static void tree_mesh(tree *t, const ckr_mesh *m)
     uint64_t n = 1;
     uint32_t d;
     for (d = 0; d < m->n_dims; d++) n *= (uint64_t)m->shape[d];
-    tree_puts(t, ",\"mesh\":{\"device_type\":");
+    text_str(&t->out, ",\"mesh\":{\"device_type\":");
     tree_string(t, m->device_type, strlen(m->device_type));
     tree_numbers(t, "shape", m->shape, m->n_dims);
-    tree_puts(t, ",\"names\":");
-    tree_puts(t, m->names ? "[" : "null");
+    text_str(&t->out, ",\"names\":");
+    text_str(&t->out, m->names ? "[" : "null");
     for (d = 0; m->names && d < m->n_dims; d++) {
-        if (d) tree_puts(t, ",");
+        if (d) text_str(&t->out, ",");
         tree_string(t, m->names[d], strlen(m->names[d]));
     }
-    if (m->names) tree_puts(t, "]");
+    if (m->names) text_str(&t->out, "]");
     if (tree_may_repeat(t, m, n)) tree_numbers(t, "ranks", m->ranks, (uint32_t)n);
-    tree_puts(t, "}");
+    text_str(&t->out, "}");
 }
 
 /* Which part of a global tensor the file has. */
@@ -1091,62 +879,62 @@ static void tree_dist(tree *t, const ckr_view *v)
     static const char *const kinds[] = { "Replicate", "Shard", "_StridedShard", "Partial" };
     const ckr_dist *d = v->dist;
     uint64_t i;
-    tree_printf(t, ",\"dist\":{\"rank\":%lld,\"world\":%lld", (long long)d->rank,
-                (long long)d->world);
+    text_fmt(&t->out, ",\"dist\":{\"rank\":%lld,\"world\":%lld", (long long)d->rank,
+             (long long)d->world);
     if (d->fault) {
-        tree_puts(t, ",\"fault\":");
+        text_str(&t->out, ",\"fault\":");
         tree_string(t, d->fault, strlen(d->fault));
     }
     if (d->mesh) tree_mesh(t, d->mesh);
     for (i = 0; i < d->n_placements; i++) {
         const ckr_placement *p = &d->placements[i];
-        tree_printf(t, "%s{\"kind\":\"%s\"", i ? "," : ",\"placements\":[", kinds[p->kind]);
-        if (p->dim >= 0) tree_printf(t, ",\"dim\":%d", (int)p->dim);
+        text_fmt(&t->out, "%s{\"kind\":\"%s\"", i ? "," : ",\"placements\":[", kinds[p->kind]);
+        if (p->dim >= 0) text_fmt(&t->out, ",\"dim\":%d", (int)p->dim);
         if (p->kind == CKR_PLACE_STRIDED)
-            tree_printf(t, ",\"split_factor\":%lld", (long long)p->split_factor);
-        tree_puts(t, "}");
+            text_fmt(&t->out, ",\"split_factor\":%lld", (long long)p->split_factor);
+        text_str(&t->out, "}");
     }
-    if (d->n_placements) tree_puts(t, "]");
+    if (d->n_placements) text_str(&t->out, "]");
     if (d->n_shards && !tree_may_repeat(t, d, d->n_shards)) {
-        tree_puts(t, "}");
+        text_str(&t->out, "}");
         return;
     }
-    tree_puts(t, ",\"shards\":[");
+    text_str(&t->out, ",\"shards\":[");
     for (i = 0; i < d->n_shards; i++) {
         const ckr_shard *s = &d->shards[i];
-        tree_printf(t, "%s{\"rank\":%lld", i ? "," : "", (long long)s->rank);
+        text_fmt(&t->out, "%s{\"rank\":%lld", i ? "," : "", (long long)s->rank);
         tree_numbers(t, "start", s->start, v->n_dims);
         tree_numbers(t, "count", s->count, v->n_dims);
         if (s->local) {                /* its contents stand where the attributes have it */
-            tree_printf(t, ",\"local\":{\"dtype\":\"%s\"", ckr_dtype_name(s->local->dtype));
+            text_fmt(&t->out, ",\"local\":{\"dtype\":\"%s\"", ckr_dtype_name(s->local->dtype));
             tree_numbers(t, "shape", s->local->shape, s->local->n_dims);
             tree_numbers(t, "stride", s->local->stride, s->local->n_dims);
-            tree_printf(t, ",\"offset\":%lld", (long long)s->local->offset);
+            text_fmt(&t->out, ",\"offset\":%lld", (long long)s->local->offset);
             if (s->local->storage) {
-                tree_puts(t, ",\"storage\":");
+                text_str(&t->out, ",\"storage\":");
                 tree_string(t, s->local->storage, strlen(s->local->storage));
             }
-            tree_puts(t, "}");
+            text_str(&t->out, "}");
         }
-        tree_puts(t, "}");
+        text_str(&t->out, "}");
     }
-    tree_puts(t, "]}");
+    text_str(&t->out, "]}");
 }
 
 static void tree_tensor(tree *t, const ckr_node *n, uint32_t path, bool again)
 {
     const ckr_view *v = n->u.view;
     const bool quantized = v->layout && !strcmp(v->layout, "quantized");
-    tree_printf(t, "{\"t\":\"tensor\",\"dtype\":\"%s\"", ckr_dtype_name(v->dtype));
+    text_fmt(&t->out, "{\"t\":\"tensor\",\"dtype\":\"%s\"", ckr_dtype_name(v->dtype));
     tree_numbers(t, "shape", v->shape, v->n_dims);
     if (v->layout && !quantized && strcmp(v->layout, "packed"))
-        tree_printf(t, ",\"layout\":\"%s\"", v->layout);
+        text_fmt(&t->out, ",\"layout\":\"%s\"", v->layout);
     else
         tree_strided(t, n);
     if (v->parameter) {
-        tree_puts(t, ",\"class\":\"Parameter\"");
+        text_str(&t->out, ",\"class\":\"Parameter\"");
     } else if (v->type_name) {
-        tree_puts(t, ",\"class\":");
+        text_str(&t->out, ",\"class\":");
         tree_string(t, v->type_name, strlen(v->type_name));
     }
     if (v->dist) tree_dist(t, v);
@@ -1166,11 +954,11 @@ static void tree_array(tree *t, const ckr_node *n)
 {
     const ckr_view *v = n->u.view;
     const bool scalar = n->kind == CKR_NODE_NPSCALAR;
-    tree_printf(t, "{\"t\":\"%s\",\"dtype\":", scalar ? "npscalar" : "ndarray");
+    text_fmt(&t->out, "{\"t\":\"%s\",\"dtype\":", scalar ? "npscalar" : "ndarray");
     tree_string(t, v->type_name ? v->type_name : "", v->type_name ? strlen(v->type_name) : 0);
     if (!scalar) {
         tree_numbers(t, "shape", v->shape, v->n_dims);
-        tree_printf(t, ",\"fortran\":%s", v->fortran ? "true" : "false");
+        text_fmt(&t->out, ",\"fortran\":%s", v->fortran ? "true" : "false");
         tree_contents(t, n, "sha256_c_order", "hex_c_order");
     } else {
         const bool hash = t->hash;
@@ -1178,14 +966,14 @@ static void tree_array(tree *t, const ckr_node *n)
         tree_contents(t, n, NULL, "hex");
         t->hash = hash;
     }
-    tree_puts(t, "}");
+    text_str(&t->out, "}");
 }
 
 static void tree_dict(tree *t, const ckr_node *n, uint32_t path, bool again)
 {
     const char *kind = n->kind == CKR_NODE_DICT ? "dict" : n->kind == CKR_NODE_ODICT ? "odict" :
                        n->kind == CKR_NODE_COUNTER ? "counter" : "defaultdict";
-    tree_printf(t, "{\"t\":\"%s\"", kind);
+    text_fmt(&t->out, "{\"t\":\"%s\"", kind);
     tree_later_text(t, "]}");
     if (n->kind != CKR_NODE_DEFAULTDICT && ckr_node_is_dict(n->attrs) && n->attrs->count) {
         tree_later_list(t, TASK_PAIRS, n->attrs, HOW_VALUE,
@@ -1204,7 +992,7 @@ static void tree_object(tree *t, const ckr_node *n, uint32_t path, bool again)
 {
     const ckr_object *o = n->u.object;
     const char *label = !strcmp(o->how, "newobj") ? "class" : "callable";
-    tree_printf(t, "{\"t\":\"object\",\"how\":\"%s\"", o->how);
+    text_fmt(&t->out, "{\"t\":\"object\",\"how\":\"%s\"", o->how);
     tree_later_text(t, "}");
     if (o->dictitems) {
         tree_later_text(t, "]");
@@ -1229,7 +1017,7 @@ static void tree_object(tree *t, const ckr_node *n, uint32_t path, bool again)
         tree_later_text(t, ",\"args\":");
     }
     if (o->name) {
-        tree_printf(t, ",\"%s\":", label);
+        text_fmt(&t->out, ",\"%s\":", label);
         tree_string(t, o->name, strlen(o->name));
     } else if (o->callable) {
         tree_later_node(t, o->callable, HOW_SAME, path, NULL, 0, again);
@@ -1255,14 +1043,14 @@ static void tree_sequence(tree *t, const ckr_node *n, uint32_t path, bool again)
     const char *kind = n->kind == CKR_NODE_LIST ? "list" : "tuple";
     uint64_t i;
     if (tree_is_ints(n)) {
-        tree_printf(t, "{\"t\":\"%s\",\"ints\":[", kind);
+        text_fmt(&t->out, "{\"t\":\"%s\",\"ints\":[", kind);
         for (i = 0; i < n->count; i++)
-            tree_printf(t, i ? ",%lld" : "%lld", (long long)n->u.items[i]->u.i);
-        tree_puts(t, "]}");
+            text_fmt(&t->out, i ? ",%lld" : "%lld", (long long)n->u.items[i]->u.i);
+        text_str(&t->out, "]}");
         if (again) t->repeated += n->count;
         return;
     }
-    tree_printf(t, "{\"t\":\"%s\",\"v\":[", kind);
+    text_fmt(&t->out, "{\"t\":\"%s\",\"v\":[", kind);
     tree_later_text(t, "]}");
     tree_later_list(t, TASK_ITEMS, n, HOW_INDEX, path, again);
 }
@@ -1270,8 +1058,9 @@ static void tree_sequence(tree *t, const ckr_node *n, uint32_t path, bool again)
 static void tree_set(tree *t, const ckr_node *n, uint32_t path, bool again)
 {
     tree_task *k;
-    tree_printf(t, "{\"t\":\"%s\",\"sorted\":[", n->kind == CKR_NODE_SET ? "set" : "frozenset");
+    text_fmt(&t->out, "{\"t\":\"%s\",\"sorted\":[", n->kind == CKR_NODE_SET ? "set" : "frozenset");
     t->open_sets++;
+    t->out.to = NULL;
     tree_later_text(t, "]}");
     k = tree_task_add(t, TASK_SET_END, NULL);
     if (k) k->n = n->count;
@@ -1337,8 +1126,8 @@ static void tree_node(tree *t, const tree_task *k)
     case CKR_NODE_NDARRAY: case CKR_NODE_NPSCALAR: tree_array(t, n); break;
     case CKR_NODE_STORAGE:
         tree_note_storage(t, n->u.view);
-        tree_printf(t, "{\"t\":\"storage\",\"dtype\":\"%s\",\"size\":%lld}",
-                    ckr_dtype_name(n->u.view->dtype), (long long)n->u.view->shape[0]);
+        text_fmt(&t->out, "{\"t\":\"storage\",\"dtype\":\"%s\",\"size\":%lld}",
+                 ckr_dtype_name(n->u.view->dtype), (long long)n->u.view->shape[0]);
         break;
     default: tree_scalar(t, n); break;
     }
@@ -1347,31 +1136,31 @@ static void tree_node(tree *t, const tree_task *k)
 static void tree_storages(tree *t)
 {
     size_t i;
-    tree_puts(t, ",\"storages\":[");
+    text_str(&t->out, ",\"storages\":[");
     for (i = 0; i < t->n_storage && !t->failed; i++) {
         const ckr_view *v = t->storage[i];
         uint64_t at;
-        tree_sha s;
+        ckr_sha256 s;
         uint8_t sha[32];
-        tree_puts(t, i ? ",{\"key\":" : "{\"key\":");
+        text_str(&t->out, i ? ",{\"key\":" : "{\"key\":");
         tree_string(t, v->storage, strlen(v->storage));
-        tree_printf(t, ",\"nbytes\":%llu", (unsigned long long)v->data_bytes);
+        text_fmt(&t->out, ",\"nbytes\":%llu", (unsigned long long)v->data_bytes);
         if (t->hash) {
-            tree_sha_init(&s);
+            ckr_sha256_init(&s);
             for (at = 0; at < v->data_bytes; at += 65536) {
                 const size_t n = v->data_bytes - at < 65536 ? (size_t)(v->data_bytes - at) : 65536;
                 const uint8_t *p = tree_bytes(t, v, at, n);
                 if (!p) { t->failed = true; break; }
-                tree_sha_add(&s, p, n);
+                ckr_sha256_update(&s, p, n);
             }
-            tree_sha_end(&s, sha);
-            tree_puts(t, ",\"sha256\":\"");
-            tree_hex(t, sha, 32);
-            tree_puts(t, "\"");
+            ckr_sha256_final(&s, sha);
+            text_str(&t->out, ",\"sha256\":\"");
+            text_hex(&t->out, sha, 32);
+            text_str(&t->out, "\"");
         }
-        tree_puts(t, "}");
+        text_str(&t->out, "}");
     }
-    tree_puts(t, "]}\n");
+    text_str(&t->out, "]}\n");
 }
 
 /* The whole document; false when memory ran out or a tensor's bytes could not be read. */
@@ -1381,14 +1170,14 @@ bool tree_print(FILE *out, const char *file, const char *format, const ckr_node 
     tree t;
     bool ok;
     memset(&t, 0, sizeof t);
-    t.file = out;
+    t.file = t.out.to = out;
     t.io = io;
     t.hash = hash;
-    tree_puts(&t, "{\"file\":");
+    text_str(&t.out, "{\"file\":");
     tree_string(&t, file, strlen(file));
-    tree_printf(&t, ",\"format\":\"%s\",\"root\":", format);
+    text_fmt(&t.out, ",\"format\":\"%s\",\"root\":", format);
     tree_later_node(&t, root, HOW_ROOT, 0, NULL, 0, false);
-    while (t.n_tasks && !t.failed) {
+    while (t.n_tasks && !t.failed && !t.out.failed) {
         const tree_task k = t.tasks[t.n_tasks - 1];
         switch (k.type) {
         case TASK_ITEMS: tree_step_items(&t); continue;
@@ -1396,14 +1185,14 @@ bool tree_print(FILE *out, const char *file, const char *format, const ckr_node 
         default: break;
         }
         t.n_tasks--;
-        if (k.type == TASK_TEXT) tree_puts(&t, (const char *)k.p);
+        if (k.type == TASK_TEXT) text_str(&t.out, (const char *)k.p);
         else if (k.type == TASK_NODE) tree_node(&t, &k);
         else tree_set_end(&t, k.n);
     }
     if (!t.failed) tree_storages(&t);
-    tree_flush(&t);
-    ok = !t.failed;
-    free(t.out);
+    text_drain(&t.out);
+    ok = !t.failed && !t.out.failed;
+    text_free(&t.out);
     free(t.tasks);
     free(t.paths);
     free(t.marks);

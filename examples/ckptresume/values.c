@@ -21,42 +21,6 @@ bool value_is_list(const ckr_node *n)
                                          n->kind == CKR_NODE_SIZE));
 }
 
-/* Two's complement, little-endian, of any length, to decimal by repeated division. */
-static void value_bigint(text *t, const ckr_node *n)
-{
-    uint8_t byte[256];
-    char digits[640];
-    size_t len = (size_t)n->count, i, at = sizeof digits;
-    bool negative, any = true;
-    if (n->count == 0 || n->count > sizeof byte) {
-        text_str(t, n->count ? "\"...\"" : "0");
-        return;
-    }
-    memcpy(byte, n->u.str, len);
-    negative = byte[len - 1] >> 7 != 0;
-    if (negative) {
-        unsigned carry = 1;
-        for (i = 0; i < len; i++) {
-            carry += (unsigned)(uint8_t)~byte[i];
-            byte[i] = (uint8_t)carry;
-            carry >>= 8;
-        }
-    }
-    while (any) {
-        unsigned rest = 0;
-        any = false;
-        for (i = len; i-- > 0;) {
-            rest = rest << 8 | byte[i];
-            byte[i] = (uint8_t)(rest / 10);
-            rest %= 10;
-            any = any || byte[i];
-        }
-        digits[--at] = (char)('0' + rest);
-    }
-    if (negative) text_str(t, "-");
-    text_put(t, digits + at, sizeof digits - at);
-}
-
 static uint64_t view_elements(const ckr_view *v)
 {
     uint64_t n = 1;
@@ -176,8 +140,9 @@ static void value_leaf(value_walk *v, const ckr_node *n)
         value_double(v, n->u.complex_[1]);
         json_close(&v->w, "]");
     } else if (kind == CKR_NODE_BIGINT) {
-        json_comma(&v->w);
-        value_bigint(v->w.t, n);
+        char digits[640];
+        const size_t k = n->count > 256 ? 0 : ckr_node_number(n, digits, sizeof digits);
+        json_raw(&v->w, k ? digits : "\"...\"");
     } else {
         value_string(v, "...", 3);
     }
