@@ -82,7 +82,7 @@ test-windows: all
 	@MINGW="$(MINGW)" WINE="$(WINE)" JOBS="$(JOBS)" sh tests/windows.sh build/windows $(WINDOWS_TESTS)
 
 # what needs the real frameworks: torch and the safetensors package; NANOTRON_SRC=DIR for Nanotron too
-interop: ckptresume
+interop: ckptresume lib
 	@sh tests/interop/run.sh
 
 sanitize: ckptresume

@@ -61739,8 +61739,8 @@ static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *
     const ckr_state *s = &k->state;
     const ckr__dialect *d = NULL;
     path = ckr__path_in(c, path);
-    k->path = path ? ckr__strdup(c, path) : NULL;
-    if (!k->path) return c->err->code;
+    k->path = path = path ? ckr__strdup(c, path) : NULL;       /* readers keep it            */
+    if (!path) return c->err->code;
     ckr_result r = ckr__recognise(c, path, desc ? desc->dialect : NULL, &d, &k->dir);
     if (r == CKR_OK) r = ckr__side_load(c, k->dir, &k->side);
     if (r == CKR_OK) r = ckr__state_read(k, d, desc);
@@ -62264,7 +62264,7 @@ static CKR__NOINLINE ckr_result ckr__tree_open_body(const char *path, const ckr_
     ckr_ckpt *k = *out;
     path = ckr__path_in(&k->ctx, path);
     k->path = path ? ckr__strdup(&k->ctx, path) : NULL;
-    r = k->path ? ckr__file_open(&k->ctx, path, &file) : k->ctx.err->code;
+    r = k->path ? ckr__file_open(&k->ctx, k->path, &file) : k->ctx.err->code;
     for (size_t i = 0;
          i < sizeof ckr__dialects / sizeof *ckr__dialects && r == CKR_OK && !k->root; i++)
         if (ckr__dialects[i]->tree_fn)

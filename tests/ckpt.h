@@ -185,12 +185,26 @@ static void whole_way_fails(const whole *w, unsigned long most)
 }
 
 #ifndef CKPT_OWN_OPEN
-static ckr_result open_as(const char *path, ckr_ckpt **c, ckr_error *e)
+/* The caller's text and description are its own again when the call is over. */
+static ckr_result open_with(const char *path, ckr_open_desc d, ckr_ckpt **c, ckr_error *e)
 {
-    ckr_open_desc d = CKR_ZERO;
+    const size_t n = strlen(path) + 1;
+    char *own = (char *)malloc(n);
+    ckr_result r;
+    if (!own) exit(2);
+    memcpy(own, path, n);
     d.env = &env;
     *c = NULL;
-    return ckr_ckpt_open(path, &d, c, e);
+    r = ckr_ckpt_open(own, &d, c, e);
+    memset(own, '?', n - 1);
+    free(own);
+    return r;
+}
+
+static ckr_result open_as(const char *path, ckr_ckpt **c, ckr_error *e)
+{
+    const ckr_open_desc d = CKR_ZERO;
+    return open_with(path, d, c, e);
 }
 
 static ckr_ckpt *open_ok(const char *path)
@@ -207,10 +221,9 @@ T_UNUSED static ckr_ckpt *open_named(const char *path, const char *const *names,
     ckr_open_desc d = CKR_ZERO;
     ckr_ckpt *c = NULL;
     ckr_error e;
-    d.env = &env;
     d.names = names;
     d.n_names = n;
-    expect_open(ckr_ckpt_open(path, &d, &c, &e), path, &e);
+    expect_open(open_with(path, d, &c, &e), path, &e);
     return c;
 }
 

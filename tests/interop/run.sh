@@ -63,6 +63,7 @@ fi
 rc=0
 "$py" tests/interop/check.py "$@" || rc=1
 [ $# -ne 0 ] || "$py" tests/interop/shards.py ./ckptresume || rc=1
+[ $# -ne 0 ] || "$py" tests/interop/py.py ./ckptresume build/libckptresume.so.0 --few 2 tests/data/* || rc=1
 [ $# -ne 0 ] || "$py" tests/interop/matrix.py ./ckptresume || rc=1
 [ $# -ne 0 ] || OMP_NUM_THREADS=1 "$py" tests/interop/dist.py ./ckptresume || rc=1
 [ $# -ne 0 ] || OMP_NUM_THREADS=1 "$py" tests/interop/fsdp.py ./ckptresume || rc=1
