@@ -1249,6 +1249,15 @@ CKR_API ckr_result ckr_ckpt_put(ckr_ckpt *c, const char *name, const char *slot,
                                 uint32_t n_dims, const int64_t *shape, const void *data,
                                 ckr_error *err);
 
+/* A box [start, start + count) of such a tensor of that shape, which `rank` holds: no process needs
+   the whole. Each tells all boxes of all ranks, in the same order, and has `data` (row-major) of
+   its own; NULL: another process has it. Together they are the tensor, each element once. Then dcp
+   on as many ranks is a file for each of them with what it holds; other targets want all data. */
+CKR_API ckr_result ckr_ckpt_put_box(ckr_ckpt *c, const char *name, const char *slot,
+                                    ckr_dtype dtype, uint32_t n_dims, const int64_t *shape,
+                                    uint32_t rank, const int64_t *start, const int64_t *count,
+                                    const void *data, ckr_error *err);
+
 /* A parameter group of such a state, and the schedule that drives all groups: "KIND:key=value,..."
    in a framework's own names, after `updates` optimizer updates. Groups first: each one's base LR
    is its "initial_lr", else its "lr". Strings and numbers are copied. */
@@ -1420,6 +1429,15 @@ typedef struct ckr_receipt {           /* what was done and what was proved     
    time. */
 CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *receipt,
                                   ckr_error *err);
+
+/* The same by many processes, each with the same plan: every rank writes its own file, and when all
+   have (the caller's barrier), one of them what is of nobody, tensors that were put whole among it,
+   and makes the output appear. Only of boxes that were put, as dcp, on their ranks: else E_REFUSED.
+   What a process that died has left is replaced; two saves at once of one path must not be. Without
+   digests in the side file. */
+CKR_API ckr_result ckr_plan_write_rank(ckr_plan *p, const char *path, uint32_t rank,
+                                       ckr_error *err);
+CKR_API ckr_result ckr_plan_write_end(ckr_plan *p, const char *path, ckr_error *err);
 
 /* Digest of every tensor, in the state's order ([n_tensors][16]), and of all of them. Independent
    of topology, format and order: see >>hash for the formula. */
@@ -22182,6 +22200,7 @@ typedef struct ckr__kept {
     const struct ckr__as_file *as_file;        /* how one plain file is made of it; or NULL  */
     ckr_node *record;          /* of the side file's form, in the one file; or NULL      */
     bool  run;                 /* a program's own: files of tensors keep all of it           */
+    bool  boxes;               /* and some of its tensors were put by rank                */
     bool  unproven;            /* its framework compares no copies: it is done before they are
                                   written                                                */
 } ckr__kept;
@@ -24296,6 +24315,7 @@ struct ckr__out_index;
 typedef struct ckr__out_file {
     const char  *path;         /* relative to the output                                */
     const char  *source;       /* of a torch file that is written whole; else NULL      */
+    uint32_t     rank;         /* whose boxes alone it has, from 1; 0: whoever's            */
     ckr_format   format;       /* TORCH_ZIP, SAFETENSORS, RAW, TEXT, DCP (parts, an index) */
     ckr_node    *root;         /* TORCH_ZIP: any tree; SAFETENSORS: dict name -> ENTRY;
                                   RAW: list of BYTES and ENTRY, as they follow each other */
@@ -28148,6 +28168,9 @@ static uint64_t ckr__ahead(const ckr__lane *w, int side, uint32_t file, uint64_t
     return reach < w->most ? reach : w->most;
 }
 
+/* The memory of boxes that another process holds. */
+static const uint8_t ckr__elsewhere[1] = { 0 };
+
 /* n bytes (at most CKR__RUN_PART) of a piece's source, the first of `want`; NULL after an error.
    Files are read, never mapped: a page fault costs more than the copy that it saves, and pages of a
    mapping count as the process's memory. */
@@ -28156,6 +28179,12 @@ static const uint8_t *ckr__fetch(ckr__lane *w, int side, const ckr_piece *p, uin
 {
     const ckr__ctx *c = side ? w->other : w->src;
     uint8_t *block = w->block[side];
+    if (p->file == CKR_NO_FILE && p->mem == ckr__elsewhere) {
+        ckr__fail(&w->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "data",
+                  "a box of rank %ld is in another process, which writes it with "
+                  "ckr_plan_write_rank", (long)p->rank);
+        return NULL;
+    }
     if (p->file == CKR_NO_FILE)
         return p->mem ? (const uint8_t *)p->mem + at : w->window + (at - w->window_at);
     uint64_t from = w->block_at[side];
@@ -30959,6 +30988,7 @@ struct ckr_ckpt {
     bool        by_hand;       /* of ckr_ckpt_create                                   */
     bool        sized;         /* and its topology was put                             */
     ckr__map    put;           /* "NAME\0SLOT" of what was put                         */
+    ckr__map    boxes;         /* "NAME\nSLOT" of what was put in boxes -> its index    */
     ckr__map    grouped;       /* parameters of put groups, and "\0NAME" of these; the value is
                                   CKR__GROUPS_NONE where the put failed                */
     uint64_t    n_puts;        /* of all kinds                                         */
@@ -32324,6 +32354,8 @@ static ckr_result ckr__hand_slot(ckr__ctx *c, const ckr_tensor *t, const ckr_ten
                      "its %s is of shape %s, and the parameter of %s", t->slot, have, want);
 }
 
+static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t);
+
 /* What was put by hand, in any order, is one run: what a group lists and what a slot is of are
    parameters. A state without tensors is one of groups and schedules only. */
 static ckr_result ckr__hand_check(ckr__ctx *c, const ckr_ckpt *k)
@@ -32352,6 +32384,8 @@ static ckr_result ckr__hand_check(ckr__ctx *c, const ckr_ckpt *k)
                           s->groups[i].name ? s->groups[i].name : "without a name");
         }
     ckr__map_free(&params);
+    for (uint64_t i = 0; k->kept.boxes && i < s->n_tensors && !ckr__failed(c); i++)
+        ckr__tensor_check(c, s->tensors[i]);
     return c->err->code;
 }
 
@@ -33293,6 +33327,16 @@ static void ckr__paths_shift(ckr_plan *p, size_t n, bool away)
         p->out.files[i]->path = away ? p->out.files[i]->path + n : p->out.files[i]->path - n;
 }
 
+static void ckr__write_free(ckr__write *w)
+{
+    const size_t sums = (size_t)w->crew.n_tensors * 2 * sizeof **w->seen;
+    for (uint32_t i = 0; i < w->crew.n; i++) {
+        if (w->buffers) ckr__heap_free(w->c, w->buffers[i], ckr__write_buffer(w));
+        if (w->seen) ckr__heap_free(w->c, w->seen[i], sums);
+    }
+    ckr__crew_free(&w->crew);
+}
+
 static CKR__NOINLINE ckr_result ckr__plan_write_body(ckr_plan *p, const char *path,
                                                      ckr_receipt *receipt, ckr_error *err)
 {
@@ -33339,11 +33383,7 @@ static CKR__NOINLINE ckr_result ckr__plan_write_body(ckr_plan *p, const char *pa
         ckr__temp_unlock(&w);
     }
     if (shift) ckr__paths_shift(p, shift, false);
-    for (uint32_t i = 0; i < w.crew.n; i++) {
-        if (w.buffers) ckr__heap_free(&c, w.buffers[i], ckr__write_buffer(&w));
-        if (w.seen) ckr__heap_free(&c, w.seen[i], (size_t)w.crew.n_tensors * 2 * sizeof **w.seen);
-    }
-    ckr__crew_free(&w.crew);
+    ckr__write_free(&w);
     ckr__ctx_free(&c);
     return r;
 }
@@ -33354,6 +33394,135 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
     CKR__NEEDS(p, "p");
     CKR__NEEDS(path, "path");
     CKR__IN_FENV(ckr_result, ckr__plan_write_body(p, path, receipt, err));
+}
+
+/* What one process writes of a plan that many have: the files with a rank's boxes, or with nobody's
+   (rank UINT32_MAX). Nothing that it does not hold is read, so that copies are not compared. */
+static ckr_result ckr__part_files(ckr__write *w, uint32_t rank)
+{
+    ckr__ctx *c = w->c;
+    const ckr__out *out = &w->plan->out;
+    ckr_result r = CKR_OK;
+    for (uint64_t i = 0; i < out->n_files; i++)
+        if (out->files[i]->rank == rank + 1)
+            c->total += ((const ckr__image *)out->files[i]->image)->size;
+    for (uint64_t i = 0; i < out->n_files && r == CKR_OK; i++) {
+        if (out->files[i]->rank != rank + 1) continue;
+        c->env.io.path_fn(c->env.io.user, CKR_PATH_REMOVE, w->files.list[i], NULL);
+        w->first_file = i;
+        w->n_batch = 1;
+        r = ckr__write_batch(w);
+        if (r == CKR_OK) r = ckr__file_settle(c, w->files.list[i], NULL);
+    }
+    return r;
+}
+
+static bool ckr__side_text(ckr__ctx *c, ckr_plan *p, ckr__buf *text);
+
+/* All ranks' files are there, and nothing else is. */
+static ckr_result ckr__part_there(ckr__write *w)
+{
+    ckr__ctx *c = w->c;
+    const ckr__out *out = &w->plan->out;
+    ckr__dirlist l;
+    ckr__map names = { c, NULL, 0, 0 };
+    ckr_stat st;
+    for (uint64_t i = 0; i < out->n_files; i++) {
+        const ckr__out_file *f = out->files[i];
+        ckr__map_put(&names, f->path, strlen(f->path), i, NULL);
+        if (ckr__failed(c) || !f->rank ||
+            (ckr__path_stat(c, w->files.list[i], &st) && st.kind == CKR_FILE_REGULAR &&
+             st.size == ((const ckr__image *)f->image)->size))
+            continue;
+        ckr__fail_fmt(c, CKR_ITEM_PATH_NOT_FOUND, w->files.list[i], NULL,
+                      "ckr_plan_write_rank of that rank first, in its process",
+                      "rank %lu has not written its file, or not as this plan has it",
+                      (unsigned long)f->rank - 1);
+    }
+    ckr__dir_list(c, w->temp, &l);
+    for (uint64_t i = 0; i < l.n && !ckr__failed(c); i++)
+        if (!ckr__map_find(&names, l.items[i]->name, strlen(l.items[i]->name), NULL))
+            ckr__remove_tree(c, ckr__path_join(c, w->temp, l.items[i]->name));
+    ckr__map_free(&names);
+    return c->err->code;
+}
+
+static ckr_result ckr__part_end(ckr__write *w, const char *path, const char *old)
+{
+    ckr__ctx *c = w->c;
+    ckr__buf side = { c, NULL, 0, 0, false };
+    ckr_result r = ckr__part_there(w);
+    if (r == CKR_OK && !ckr__side_text(c, w->plan, &side)) r = ckr__oom(c);
+    if (r == CKR_OK) r = ckr__part_files(w, UINT32_MAX);
+    if (r == CKR_OK) r = ckr__file_settle(c, w->files.list[w->plan->out.n_files], &side);
+    ckr__buf_free(&side);
+    if (r == CKR_OK) r = ckr__path_do(c, CKR_PATH_SYNC_DIR, w->temp, NULL, CKR_ITEM_IO_SYNC);
+    return r == CKR_OK ? ckr__output_rename(c, w->temp, path, old, false) : r;
+}
+
+/* Is it a plan of boxes that ranks hold, in one directory? */
+static ckr_result ckr__part_may(ckr__ctx *c, const ckr_plan *p)
+{
+    bool held = false;
+    for (uint64_t i = 0; i < p->out.n_files; i++) held = held || p->out.files[i]->rank;
+    if (p->src->n_puts != p->n_puts)
+        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "plan",
+                         "something was put into the checkpoint after the plan was made");
+    if (p->facts.verdict == CKR_VERDICT_REFUSED) return ckr__plan_refused(c, p);
+    return held ? CKR_OK
+                : ckr__fail_with(c, CKR_ITEM_PLAN_REFUSED, NULL, "plan",
+                                 "ranks can write it each by itself only where ckr_ckpt_put_box "
+                                 "has told what they hold, as dcp, on as many ranks",
+                                 "ckr_plan_write in one process");
+}
+
+static CKR__NOINLINE ckr_result ckr__plan_part_body(ckr_plan *p, const char *path, uint32_t rank,
+                                                    ckr_error *err)
+{
+    const bool end = rank == UINT32_MAX;
+    ckr__ctx c;
+    ckr__write w = CKR_ZERO;
+    const char *old = NULL;
+    ckr_result r = ckr__ctx_init(&c, &p->ctx.env, &p->ctx.limits, err);
+    if (r != CKR_OK) return r;
+    w.c = &c;
+    w.plan = p;
+    if (!c.env.io.write_fn || !c.env.io.sync_fn || !c.env.io.path_fn)
+        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "env.io",
+                      "write_fn, sync_fn and path_fn are needed to write");
+    if (r == CKR_OK) r = ckr__part_may(&c, p);
+    if (r == CKR_OK) {
+        path = ckr__path_in(&c, path);
+        w.temp = path ? ckr__sibling(&c, path, "ckptresume-tmp") : NULL;
+        old = path ? ckr__sibling(&c, path, "ckptresume-old") : NULL;
+        if (!w.temp || !old) r = c.err->code;
+    }
+    if (r == CKR_OK && end) r = ckr__stat_told(&c, ckr__output_check(&c, p, path, old));
+    if (r == CKR_OK) {
+        const int32_t sys = c.env.io.path_fn(c.env.io.user, CKR_PATH_MKDIR, w.temp, NULL);
+        if (sys && sys != EEXIST) r = ckr__fail_io(c.err, CKR_ITEM_IO_MKDIR, w.temp, sys);
+    }
+    if (r == CKR_OK) r = ckr__write_alloc(&w);
+    if (r == CKR_OK) r = ckr__temp_plan(&w);
+    if (r == CKR_OK) r = end ? ckr__part_end(&w, path, old) : ckr__part_files(&w, rank);
+    ckr__write_free(&w);
+    ckr__ctx_free(&c);
+    return r;
+}
+
+CKR_API ckr_result ckr_plan_write_rank(ckr_plan *p, const char *path, uint32_t rank, ckr_error *err)
+{
+    CKR__NEEDS(p, "p");
+    CKR__NEEDS(path, "path");
+    CKR__IN_FENV(ckr_result, ckr__plan_part_body(p, path, rank == UINT32_MAX ? rank - 1 : rank,
+                                                 err));
+}
+
+CKR_API ckr_result ckr_plan_write_end(ckr_plan *p, const char *path, ckr_error *err)
+{
+    CKR__NEEDS(p, "p");
+    CKR__NEEDS(path, "path");
+    CKR__IN_FENV(ckr_result, ckr__plan_part_body(p, path, UINT32_MAX, err));
 }
 
 /* >>verify -------------------------------------------------------------------- */
@@ -36677,6 +36846,7 @@ typedef struct ckr__dcp_out {
     uint32_t       *heap;      /* ranks, the one with least first                            */
     uint64_t        total;
     bool            replica;   /* it was written under another name, too                     */
+    bool            held;      /* as ranks hold them: pieces are chunks                      */
     uint8_t         strides;   /* what is said of those: CKR__STRIDES, ...                   */
 } ckr__dcp_out;
 
@@ -36755,6 +36925,7 @@ static ckr__out_chunk *ckr__dcp_out_chunk(ckr__dcp_out *w, ckr__out_item *x, uin
     if (!w->files[rank]) {
         const char *path = ckr__printf(w->c, "%s__%u_0.distcp", w->dir, (unsigned)rank);
         w->files[rank] = path ? ckr__out_file_add(w->out, path, CKR_FORMAT_DCP) : NULL;
+        if (w->files[rank] && w->held) w->files[rank]->rank = rank + 1;
     }
     k->file = w->files[rank];
     k->part = k->file ? ckr__out_part_add(w->c, k->file) : NULL;
@@ -36802,7 +36973,13 @@ static ckr_result ckr__dcp_out_tensor(ckr__dcp_out *w, const char *fqn, const ck
     if (t->n_dims) memcpy(count, t->shape, t->n_dims * sizeof *count);
     int64_t rows = t->n_dims ? t->shape[0] : 1;
     int64_t bytes = numel * (int64_t)ckr_dtype_size(dtype);
-    if (ok && (rows < 2 || n < 2 || numel == 0)) {
+    if (w->held) {
+        for (i = 0; ok && i < t->n_pieces; i++) {
+            const ckr_piece *p = &t->pieces[i];
+            ok = ckr__dcp_out_bound(w, x, zero ? NULL : t, p->rank > 0 ? (uint32_t)p->rank : 0,
+                                    p->start, p->count);
+        }
+    } else if (ok && (rows < 2 || n < 2 || numel == 0)) {
         i = n == w->ranks ? ckr__dcp_lightest(w, (uint64_t)bytes) : first;
         ok = ckr__dcp_out_bound(w, x, zero ? NULL : t, i, start, count);
     } else if (ok) {
@@ -54867,6 +55044,7 @@ static void ckr__te_run(ckr__de *x)
 static void ckr__de_run(ckr__de *x)
 {
     if (ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks, "") != CKR_OK) return;
+    x->w.held = x->s->_kept && x->s->_kept->boxes && x->ranks == x->s->topology.ranks;
     /* objects are as they were */
     for (uint64_t i = 0; x->dt && i < x->dt->n_items; i++)
         if (x->dt->objects[i])
@@ -61864,6 +62042,23 @@ static const char *ckr__put_key(ckr_ckpt *k, const char *name, const char *slot,
     return had ? NULL : p;
 }
 
+/* Says what is wrong with a tensor that is put, or counts its elements. */
+static bool ckr__put_fits(ckr__ctx *c, const char *name, const char *slot, ckr_dtype dtype,
+                          uint32_t n_dims, const int64_t *shape, int64_t *numel)
+{
+    const char *fault = !name                   ? "a tensor without a name"
+                        : !slot                 ? "no slot: \"param\" is a weight's"
+                        : !ckr_dtype_size(dtype) ? "there is no such dtype"
+                        : n_dims > CKR_MAX_DIMS ? "more than 8 axes"
+                        : n_dims && !shape      ? "axes, but shape is NULL"
+                        : !ckr__numel(n_dims, shape, numel) ||
+                          *numel > INT64_MAX / (int64_t)ckr_dtype_size(dtype)
+                            ? "an axis below 0, or more than 2^63 - 1 bytes"
+                            : NULL;
+    if (fault) ckr__put_bad(c, name ? name : "name", fault);
+    return !fault;
+}
+
 static CKR__NOINLINE ckr_result ckr__ckpt_put_body(ckr_ckpt *k, const char *name, const char *slot,
                                                    ckr_dtype dtype, uint32_t n_dims,
                                                    const int64_t *shape, const void *data)
@@ -61871,17 +62066,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_body(ckr_ckpt *k, const char *name
     ckr__ctx *c = &k->ctx;
     ckr__reader r = { c, NULL, dtype, CKR_NO_FILE, -1, false, ckr__host_big_endian(), data };
     int64_t numel;
-    if (!name || !slot)
-        return ckr__put_bad(c, name ? name : "name", name ? "no slot: \"param\" is a weight's"
-                                                          : "a tensor without a name");
-    const char *fault = !ckr_dtype_size(dtype)  ? "there is no such dtype"
-                        : n_dims > CKR_MAX_DIMS ? "more than 8 axes"
-                        : n_dims && !shape      ? "axes, but shape is NULL"
-                        : !ckr__numel(n_dims, shape, &numel) ||
-                          numel > INT64_MAX / (int64_t)ckr_dtype_size(dtype)
-                            ? "an axis below 0, or more than 2^63 - 1 bytes"
-                            : NULL;
-    if (fault) return ckr__put_bad(c, name, fault);
+    if (!ckr__put_fits(c, name, slot, dtype, n_dims, shape, &numel)) return c->err->code;
     if (numel && !data) return ckr__put_bad(c, name, "the tensor has elements, but data is NULL");
     const char *key = ckr__put_key(k, name, slot,
                                    "a tensor with this name and slot was put already");
@@ -61919,6 +62104,83 @@ static void ckr__group_lets_go(ckr_ckpt *k, const char *key, size_t n)
 {
     const uint64_t hash = ckr__hash_keyed(k->ctx.seed, key, n, 0);
     ckr__map_probe(&k->grouped, key, n, hash)->value = CKR__GROUPS_NONE;
+}
+
+/* Has the run such a rank? Where its sizes were not put, it has from now on. */
+static bool ckr__put_rank(ckr_ckpt *k, uint32_t rank)
+{
+    ckr_topology *t = &k->state.topology;
+    if (rank >= 1u << 24 || (k->sized && rank >= t->ranks)) {
+        ckr__put_bad(&k->ctx, "rank", "the run has no such rank");
+        return false;
+    }
+    if (!k->sized && rank >= t->ranks) t->dp = t->ranks = rank + 1;
+    return true;
+}
+
+/* The tensor of which boxes are put; a new one for the first. NULL sets the error. */
+static ckr_tensor *ckr__put_parted(ckr_ckpt *k, const char *name, const char *slot,
+                                   ckr_dtype dtype, uint32_t n_dims, const int64_t *shape)
+{
+    ckr__ctx *c = &k->ctx;
+    const char *key = ckr__printf(c, "%s\n%s", name, slot);
+    uint64_t at;
+    k->boxes.c = c;
+    if (!key) return NULL;
+    if (!ckr__map_find(&k->boxes, key, strlen(key), &at)) {
+        const char *own = ckr__put_key(k, name, slot,
+                                       "a tensor with this name and slot was put as a whole");
+        ckr_tensor *t = own ? ckr__tensor_add(c, &k->state, own, own + strlen(own) + 1, dtype,
+                                              n_dims, shape) : NULL;
+        return t && ckr__map_put(&k->boxes, key, strlen(key), t->index, NULL) ? t : NULL;
+    }
+    ckr_tensor *t = k->state.tensors[at];
+    if (t->dtype == dtype && t->n_dims == n_dims &&
+        (!n_dims || !memcmp(t->shape, shape, n_dims * sizeof *shape)))
+        return t;
+    ckr__put_bad(c, name, "its other boxes are of a tensor of another shape or dtype");
+    return NULL;
+}
+
+static CKR__NOINLINE ckr_result ckr__ckpt_put_box_body(ckr_ckpt *k, const char *name,
+                                                       const char *slot, ckr_dtype dtype,
+                                                       uint32_t n_dims, const int64_t *shape,
+                                                       uint32_t rank, const int64_t *start,
+                                                       const int64_t *count, const void *data)
+{
+    ckr__ctx *c = &k->ctx;
+    ckr__reader r = { c, NULL, dtype, CKR_NO_FILE, (int32_t)rank, false, ckr__host_big_endian(),
+                      data ? data : ckr__elsewhere };
+    ckr__box box;
+    int64_t numel;
+    if (!ckr__put_fits(c, name, slot, dtype, n_dims, shape, &numel)) return c->err->code;
+    for (uint32_t d = 0; d < n_dims; d++)
+        if (start[d] < 0 || count[d] < 0 || start[d] > shape[d] || count[d] > shape[d] - start[d])
+            return ckr__put_bad(c, name, "the box lies outside the tensor");
+    if (!ckr__put_rank(k, rank)) return c->err->code;
+    r.tensor = ckr__put_parted(k, name, slot, dtype, n_dims, shape);
+    if (!r.tensor) return c->err->code;
+    k->kept.boxes = true;
+    (void)ckr__numel(n_dims, count, &numel);
+    (void)ckr__read_flat(&r, ckr__box_block(&box, n_dims, start, count), 0, numel, 0);
+    return c->err->code;
+}
+
+CKR_API ckr_result ckr_ckpt_put_box(ckr_ckpt *k, const char *name, const char *slot,
+                                    ckr_dtype dtype, uint32_t n_dims, const int64_t *shape,
+                                    uint32_t rank, const int64_t *start, const int64_t *count,
+                                    const void *data, ckr_error *err)
+{
+    CKR__NEEDS(k, "c");
+    CKR__NEEDS(name, "name");
+    CKR__NEEDS(slot, "slot");
+    CKR__NEEDS(shape || !n_dims, "shape");
+    CKR__NEEDS(start || !n_dims, "start");
+    CKR__NEEDS(count || !n_dims, "count");
+    CKR__IN_FENV(ckr_result,
+                 ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
+                                   : ckr__ckpt_put_box_body(k, name, slot, dtype, n_dims, shape,
+                                                            rank, start, count, data)));
 }
 
 static CKR__NOINLINE ckr_result ckr__ckpt_put_group_body(ckr_ckpt *k, const char *name,
@@ -62063,17 +62325,15 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_stream_body(ckr_ckpt *k, uint32_t 
                                                           const ckr_rng *state)
 {
     ckr__ctx *c = &k->ctx;
-    ckr_topology *t = &k->state.topology;
     ckr_rng *value = CKR__NEW(c, ckr_rng);
     ckr_stream x = CKR_ZERO;
     uint32_t axes;
     if (!value) return c->err->code;
-    if (!state || !ckr__pack_ok(state))
+    if (!ckr__pack_ok(state))
         return ckr__put_bad(c, name ? name : "default", "no generator");
     if (!ckr__axes_parse(scope ? scope : "dp", &axes))
         return ckr__put_bad(c, scope, "a scope is a list of dp, pp, tp, ep and cp");
-    if (rank >= 1u << 24 || (k->sized && rank >= t->ranks))
-        return ckr__put_bad(c, "rank", "the run has no such rank");
+    if (!ckr__put_rank(k, rank)) return c->err->code;
     *value = *state;
     x.kind = ckr_rng_kind_name((ckr_rng_kind)value->kind);
     x.name = ckr__put_key(k, name ? name : "default", ckr__printf(c, "\n%s %u", x.kind,
@@ -62089,7 +62349,6 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_stream_body(ckr_ckpt *k, uint32_t 
     if (ckr__failed(c)) return c->err->code;
     for (; last > k->state.rng && last[-1].rank > rank; last--) *last = last[-1];
     *last = x;
-    if (!k->sized && rank >= t->ranks) t->dp = t->ranks = rank + 1;
     return CKR_OK;
 }
 
@@ -62097,6 +62356,7 @@ CKR_API ckr_result ckr_ckpt_put_stream(ckr_ckpt *k, uint32_t rank, const char *n
                                        const char *scope, const ckr_rng *state, ckr_error *err)
 {
     CKR__NEEDS(k, "c");
+    CKR__NEEDS(state, "state");
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                                    : ckr__ckpt_put_stream_body(k, rank, name, scope, state)));
@@ -62109,7 +62369,6 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_lineage_body(ckr_ckpt *k,
     ckr__ctx *c = &k->ctx;
     ckr__buf text = { c, NULL, 0, 0, false };
     ckr_node *record = NULL;
-    if (!streams) return ckr__put_bad(c, "streams", "no streams");
     if (!streams->lineage) return CKR_OK;
     ckr_result r = ckr__json_put(&text, streams->lineage, 0, false);
     const char *copy = r == CKR_OK && !text.failed
@@ -62126,6 +62385,7 @@ CKR_API ckr_result ckr_ckpt_put_lineage(ckr_ckpt *k, const ckr_rng_streams *stre
                                         ckr_error *err)
 {
     CKR__NEEDS(k, "c");
+    CKR__NEEDS(streams, "streams");
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                                    : ckr__ckpt_put_lineage_body(k, streams)));
@@ -62134,11 +62394,10 @@ CKR_API ckr_result ckr_ckpt_put_lineage(ckr_ckpt *k, const ckr_rng_streams *stre
 static CKR__NOINLINE ckr_result ckr__ckpt_put_topology_body(ckr_ckpt *k,
                                                             const ckr_topology *topology)
 {
-    ckr_topology t = CKR_ZERO;
+    ckr_topology t = *topology;
     ckr__grid g;
     const uint64_t n = k->state.n_rng;
-    if (topology) t = *topology;
-    if (!topology || !ckr__grid_make(&t, &g) || (t.ranks && t.ranks != g.ranks) || t.zero > 3)
+    if (!ckr__grid_make(&t, &g) || (t.ranks && t.ranks != g.ranks) || t.zero > 3)
         return ckr__put_bad(&k->ctx, "topology", "no sizes, or not the ranks that they make");
     if (n && k->state.rng[n - 1].rank >= g.ranks)
         return ckr__put_bad(&k->ctx, "topology", "a rank that these sizes have not has a stream");
@@ -62157,6 +62416,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_topology_body(ckr_ckpt *k,
 CKR_API ckr_result ckr_ckpt_put_topology(ckr_ckpt *k, const ckr_topology *topology, ckr_error *err)
 {
     CKR__NEEDS(k, "c");
+    CKR__NEEDS(topology, "topology");
     return ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                              : ckr__ckpt_put_topology_body(k, topology));
 }
@@ -62205,6 +62465,7 @@ CKR_API ckr_result ckr_ckpt_put_data(ckr_ckpt *k, int64_t rank, const char *name
                                      ckr_error *err)
 {
     CKR__NEEDS(k, "c");
+    CKR__NEEDS(name, "name");
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                                    : ckr__ckpt_put_data_body(k, rank, name, value)));
@@ -62214,7 +62475,7 @@ CKR_API bool ckr_ckpt_data(const ckr_ckpt *k, int64_t rank, const char *name, in
 {
     char text[256];
     const char *own = ckr__data_key(rank, name, text, sizeof text);
-    if (!own || !k || !k->kept.run) return false;
+    if (!k || !value || !own || !k->kept.run) return false;
     return ckr_node_i64(ckr_node_get(k->state.data, own), value) ||
            ckr_node_i64(ckr_node_get(k->state.data, name), value);
 }
@@ -62222,6 +62483,7 @@ CKR_API bool ckr_ckpt_data(const ckr_ckpt *k, int64_t rank, const char *name, in
 CKR_API void ckr_ckpt_close(ckr_ckpt *k)
 {
     if (k && k->put.slots) ckr__map_free(&k->put);
+    if (k && k->boxes.slots) ckr__map_free(&k->boxes);
     if (k && k->grouped.slots) ckr__map_free(&k->grouped);
     ckr__owner_free(k, sizeof *k);
 }
@@ -62460,15 +62722,26 @@ static ckr_node *ckr__side_root(ckr__ctx *c, ckr_plan *p, const uint8_t *digest)
     return root;
 }
 
+static bool ckr__side_json(const ckr_node *root, ckr__buf *side)
+{
+    if (!root || ckr__failed(side->c) || ckr__json_put(side, root, 1, false) != CKR_OK)
+        return false;
+    ckr__buf_u8(side, '\n');
+    return !side->failed;
+}
+
 static bool ckr__side_put(ckr__write *w, const ckr__puts *puts, const uint8_t digest[16],
                           ckr__buf *side)
 {
-    ckr__ctx *c = w->c;
-    ckr_node *root = ckr__side_root(c, w->plan, digest);
-    if (!w->plan->out.renamed) ckr__node_set(c, root, "tensors", ckr__side_tensors(c, puts));
-    if (!root || ckr__failed(c) || ckr__json_put(side, root, 1, false) != CKR_OK) return false;
-    ckr__buf_u8(side, '\n');
-    return !side->failed;
+    ckr_node *root = ckr__side_root(w->c, w->plan, digest);
+    if (!w->plan->out.renamed) ckr__node_set(w->c, root, "tensors", ckr__side_tensors(w->c, puts));
+    return ckr__side_json(root, side);
+}
+
+/* Of files that no process has written all of. */
+static bool ckr__side_text(ckr__ctx *c, ckr_plan *p, ckr__buf *text)
+{
+    return ckr__side_json(ckr__side_root(c, p, NULL), text);
 }
 
 /* A program's own run in one file of tensors: where their format has a place that other readers
