@@ -28353,7 +28353,7 @@ static void ckr__tally_add(ckr__tally *to, ckr_dtype t, const uint8_t *p, uint64
     double v[CKR__TALLY_PART];
     if (!ckr__has_values(t)) return;
     while (n > 0) {
-        const size_t part = n < CKR__TALLY_PART ? (size_t)n : CKR__TALLY_PART;
+        const size_t part = n < CKR__TALLY_PART ? (size_t)n : (size_t)CKR__TALLY_PART;
         ckr__tally x = CKR_ZERO;
         int64_t sum = 0;
         if (t == CKR_DTYPE_F32) {
@@ -41345,7 +41345,7 @@ static ckr_result ckr__nt_check_axis(ckr__nt *r, const ckr__nt_param *p)
     return axis == CKR__NT_EITHER
                ? CKR_OK
                : ckr__axis_is(r->c, p->shards[0]->path, p->name, p->split.axis, "Nanotron",
-                              axis == 1 && p->leaf % 2 ? CKR__NT_WHOLE : axis);
+                              axis == 1 && p->leaf % 2 ? (int)CKR__NT_WHOLE : axis);
 }
 
 /* A run has one type for its weights, which config.yaml names; only MoE routers are always float32.

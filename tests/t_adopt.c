@@ -245,7 +245,8 @@ static void as_it_was(void)
         CHECK(was.zero > 0);
         if (CHECK_OK(ckr_ckpt_rng(c, &want, &streams, &e), &e))
             for (uint32_t k = 0; k < streams->n_ranks * streams->n_streams; k++)
-                CHECK(streams->given[k].source == CKR_RNG_FROM_RANK && !streams->given[k].exactness);
+                CHECK(streams->given[k].source == CKR_RNG_FROM_RANK &&
+                      !streams->given[k].exactness);
         ckr_rng_streams_free(streams);
         ckr_ckpt_close(c);
     }
