@@ -17500,7 +17500,7 @@ static ckr_node *ckr__sread_params(ckr__sread *r, const ckr_node *d, int depth)
         r->why = "the file does not hold the function of a LambdaLR or MultiplicativeLR";
     else if (!strcmp(kind, "torch:ReduceLROnPlateau"))
         r->why = "a metric drives ReduceLROnPlateau";
-    else if (strncmp(kind, "torch:", 6) != 0) r->why = "no scheduler that is known has these keys";
+    else if (strncmp(kind, "torch:", 6) != 0) r->why = "no known scheduler has these keys";
     if (r->why) return p;
     if (!strcmp(kind, "torch:OneCycleLR")) ckr__sread_onecycle(r, d, p);
     else if (!strcmp(kind, "torch:CyclicLR")) ckr__sread_cyclic(r, d, p);
@@ -26165,17 +26165,17 @@ static bool ckr__slot_held(ckr__slots_as as, ckr__slot_is is, const char *slot)
 static void ckr__slots_hold(ckr__ctx *c, const ckr_state *s, ckr__slots_as as, const char *remedy)
 {
     static const char *const holds[] = {
-        "the coming run looks for the tensor that this is a part of",
+        "the target looks for the whole tensor, of which this is a part",
         "it cannot be cut with the parameter",
         "a flat tensor of several parameters cannot hold it"
     };
     static const char *const why[] = {
-        NULL, "it has one axis, whatever the parameter's are",
+        NULL, "it is one axis, whatever the parameter's are",
         "it is one value of its own for each parameter",
         "it is a factor of the parameter's rows, computed from all of each row",
         "it is a factor of the parameter's columns, computed from all of its rows",
-        "it is of 8 bits or less: blocks of the whole tensor have a scale each",
-        "it has not the parameter's shape"
+        "it is quantized: each block of the whole tensor has a scale",
+        "it does not have the parameter's shape"
     };
     ckr__map params = { c, NULL, 0, 0 }, seen = { c, NULL, 0, 0 };
     const ckr_tensor *unsure = NULL;
@@ -31439,9 +31439,10 @@ static void ckr__plan_policy(ckr_plan *p)
         else if (e->severity == CKR_CHANGED) n += recover && !ckr__recovers(e);
     }
     if (!n) return;
-    ckr__sprint(what, sizeof what, "%llu entries are not %s", (unsigned long long)n,
-                recover ? "exact, and RECOVER allows nothing else"
-                     : "exact or changed as asked, and strict allows nothing else");
+    ckr__sprint(what, sizeof what, "%llu of the entries above %s %s", (unsigned long long)n,
+                n == 1 ? "is" : "are",
+                recover ? "not exact, and RECOVER allows nothing else"
+                        : "neither exact nor changed, and strict allows nothing else");
     ckr__say(&p->ctx, recover ? "CKR_E_RECOVER" : "CKR_E_STRICT", CKR_ERROR, NULL, NULL,
              NULL, what, recover ? "--mode continue" : "leave out --strict");
 }
@@ -31774,7 +31775,7 @@ static void ckr__plan_dtype(ckr_plan *p)
     ckr__sprint(text, sizeof text, "%llu parameters", (unsigned long long)n);
     if (n)
         ckr__say(&p->ctx, "CKR_DTYPE_CAST", CKR_CHANGED, text, ckr_dtype_name(first->dtype),
-                 ckr_dtype_name(p->target.dtype), "--dtype", NULL);
+                 ckr_dtype_name(p->target.dtype), "asked for", NULL);
 }
 
 /* >>plan.former --------------------------------------------------------------- */
@@ -31961,8 +31962,8 @@ static ckr_node *ckr__plan_counters(ckr_plan *p, const ckr_state *s)
         ckr__node_set(&p->ctx, d, ckr__former_counts[i].name, ckr__make_int(&p->ctx, n));
         ckr__say(&p->ctx, "CKR_W_PROGRESS", CKR_LOST, ckr__former_counts[i].name,
                  ckr__printf(&p->ctx, "%lld", (long long)n), NULL,
-                 "the framework does not count it: what asks for it in the coming run has to be "
-                 "told; ckptresume.json keeps it for the way back", NULL);
+                 "the target framework does not count it; ckptresume.json keeps it for the way "
+                 "back", NULL);
     }
     return d;
 }
@@ -32142,7 +32143,7 @@ static bool ckr__plan_bounds(ckr_plan *p, const ckr__dialect *d)
                                         (int)ckr__sizes[i].least));
     if (ckr__word_in(k->axes, "zero") && now->zero > k->zero)
         ckr__refuse_int(c, CKR_ITEM_ZERO_STAGE, "zero", s->topology.zero, now->zero,
-                        ckr__printf(c, "there are ZeRO stages 0 to %d", (int)k->zero),
+                        ckr__printf(c, "the framework has ZeRO stages 0 to %d", (int)k->zero),
                         ckr__printf(c, "take --zero %d", (int)k->zero));
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         const bool lr = rules[i].item == CKR_ITEM_LR_WITHOUT;
@@ -36230,7 +36231,7 @@ static void ckr__say_cast(ckr__ctx *c, const ckr_tensor *t, ckr_dtype dtype)
 {
     if (dtype != t->dtype)
         ckr__say(c, "CKR_DTYPE_CAST", CKR_CHANGED, t->name, ckr_dtype_name(t->dtype),
-                 ckr_dtype_name(dtype), "--dtype", NULL);
+                 ckr_dtype_name(dtype), "asked for", NULL);
 }
 
 /* Names come together from slots and keys: of a run state that was filled by hand two may meet. */
@@ -36380,7 +36381,7 @@ static bool ckr__hold_family(ckr__ctx *c, ckr__out *o, const ckr_schedule *s, co
     const size_t n = strlen(family);
     if (!strncmp(s->kind, family, n) && (!s->kind[n] || s->kind[n] == ':')) return true;
     o->follows = NULL;
-    o->cannot = ckr__printf(c, "the framework has %s's schedules only", family);
+    o->cannot = ckr__printf(c, "the target framework has only %s's schedules", family);
     o->remedy = ckr__printf(c, "--to-schedule %s:...", family);
     return false;
 }
@@ -39038,8 +39039,9 @@ static bool ckr__gpt_read(ckr__gpt *g, ckr__ctx *c, ckr__out *out, const ckr_sta
         found++;
     if (ckr__failed(c)) return false;
     if (found == CKR__GPT_FAMILIES) {
-        ckr__refuse(c, item, "params", "its tensors are not named as those of a GPT that is known "
-                    "(Llama, Mistral, Qwen, GPT-2, TorchTitan's, Nanotron's, Megatron-LM's)",
+        ckr__refuse(c, item, "params", "its tensors do not have the names of a known GPT (Llama, "
+                                       "Mistral, Qwen, GPT-2, TorchTitan's, Nanotron's, "
+                                       "Megatron-LM's)",
                     "--to dcp and --to safetensors take every model");
         return false;
     }
@@ -40826,7 +40828,8 @@ static const ckr__schedules ckr__verl_schedules = {
     NULL, "verl:cosine,lr_warmup_steps=W,total_training_steps=N", NULL, NULL, false, false
 };
 static const ckr__bounds ckr__verl_bounds = {
-    "dp", CKR_ITEM_TOPOLOGY, "FSDP cuts over all ranks: there is --dp, and --fsdp-size", 0,
+    "dp", CKR_ITEM_TOPOLOGY, "FSDP cuts over all ranks: only --dp and --fsdp-size can be asked for",
+                             0,
     (ckr_item)0, ckr__params_kept, ckr__groups_kept, ckr__clock_kept, ckr__lr_kept
 };
 static const ckr__need ckr__verl_needs[] = {
@@ -43637,7 +43640,7 @@ static void ckr__nt_adopt_model(ckr__nt_adopt *a)
                           ? "biases in linear layers"
                       : g->qk_norm ? "norms of queries and keys"
                       : g->head_dim * g->heads != g->hidden
-                          ? "heads that are together of another width"
+                          ? "attention heads that together are wider or narrower than the model"
                           : NULL;
     if (why)
         ckr__gpt_misfit(&a->g, "model", ckr__printf(a->c, "Nanotron's Llama has no %s", why), NULL);
@@ -44819,7 +44822,7 @@ static ckr_result ckr__plain_scheduler(ckr__fresh *w)
     if (w->out->unscheduled)
         return ckr__say(w->c, "CKR_W_TENSORS_ONLY", CKR_LOST, "schedule", s->kind, NULL,
                         "it is not one of torch's schedulers, or not a known one",
-                        "--to-schedule torch:...: one whose state the file can have");
+                        "--to-schedule torch:... takes one that the file can hold");
     r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &state);
     if (r != CKR_OK) return r;
     r = ckr__torch_follows(w->c, state, s->n_lanes == w->s->n_groups ? w->s->groups : NULL, s,
@@ -44855,7 +44858,7 @@ static void ckr__plain_rest(ckr__fresh *w)
     if (ckr__dict_n(rng)) ckr__node_set(w->c, w->f->root, "rng", rng);
     if (s->n_leftovers)
         ckr__say(w->c, "CKR_W_TENSORS_ONLY", CKR_LOST, "leftovers", NULL, NULL,
-                 "the target is a file that torch's own parts of a run are in", NULL);
+                 "the target is a torch file, which holds torch's own parts of a run only", NULL);
 }
 
 /* As most scripts save a run: {model, optimizer, lr_scheduler, ema, step, epoch, rng}. */
@@ -46844,7 +46847,7 @@ static void ckr__sana_say_random(ckr__ac_job *x)
     ckr__say(x->w.c, "CKR_W_RNG_ONE_FOR_ALL", CKR_LOST, "python, numpy, torch_cpu", NULL, NULL,
              "Sana's file has one state of each for all ranks: all would start from rank 0's; "
              "their own are in ckptresume.json",
-             "set them in the trainer from the rng verb's or ckr_ckpt_rng's states");
+             "set them in the script from the states that `rng` or ckr_ckpt_rng gives");
 }
 
 /* >>accelerate.fsdp ----------------------------------------------------------- */
@@ -47635,7 +47638,7 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 }
 
 static const ckr__bounds ckr__ac_bounds = {
-    "dp", CKR_ITEM_TOPOLOGY, "every process holds whole tensors: there is only --dp", 0,
+    "dp", CKR_ITEM_TOPOLOGY, "every process holds whole tensors: only --dp can be asked for", 0,
     (ckr_item)0, ckr__params_kept, ckr__groups_kept, ckr__clock_kept, ckr__lr_kept
 };
 /* What holds the optimizer, FSDP's and DeepSpeed's too. */
@@ -49535,7 +49538,7 @@ static const ckr__as_file ckr__lm_as_file = {
     NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put, false
 };
 static const ckr__bounds ckr__lm_bounds = {
-    "dp zero", CKR_ITEM_TOPOLOGY, "every process holds the whole model: there is only --dp",
+    "dp zero", CKR_ITEM_TOPOLOGY, "every process holds the whole model: only --dp can be asked for",
     1, CKR_ITEM_OK, ckr__params_kept, NULL, NULL, NULL
 };
 static const ckr__schedules ckr__lm_schedules = {
@@ -52558,7 +52561,8 @@ static void ckr__ds_nearest(ckr__ds_job *x)
 }
 
 static const ckr__bounds ckr__ds_bounds = {
-    "dp pp zero", CKR_ITEM_TOPOLOGY, "there are data parallelism and pipeline stages only",
+    "dp pp zero", CKR_ITEM_TOPOLOGY, "the framework's files know only data parallelism and "
+                                     "pipeline stages",
     3, CKR_ITEM_OK, ckr__params_kept, ckr__groups_kept, NULL, ckr__lr_kept
 };
 
@@ -52570,7 +52574,7 @@ static void ckr__ds_allowed(ckr__ds_job *x)
                     "take --zero 1");
     if (x->pp > 1 && !x->pipe)
         ckr__refuse(x->c, CKR_ITEM_TOPOLOGY, "pp",
-                    "the model is no PipelineModule: no file tells its layers", "take --pp 1");
+                    "the model is not a PipelineModule: no file records its layers", "take --pp 1");
     if ((w & CKR_PROGRESS) && !(w & CKR_SCHEDULE) && x->s->n_schedules)
         ckr__refuse(x->c, CKR_ITEM_CLOCK_WITHOUT, "progress", ckr__clock_kept,
                     "leave out the schedule too");
@@ -52702,7 +52706,7 @@ static void ckr__ds_settings(ckr__ds_job *x)
     if (first)
         ckr__say(x->c, "CKR_DTYPE_CAST", CKR_CHANGED,
                  ckr__printf(x->c, "%llu parameters", (unsigned long long)n),
-                 ckr_dtype_name(first->dtype), ckr_dtype_name(x->t->dtype), "--dtype", NULL);
+                 ckr_dtype_name(first->dtype), ckr_dtype_name(x->t->dtype), "asked for", NULL);
     ckr__ds_config(x);
 }
 
@@ -53902,7 +53906,7 @@ static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_
         t->item = NULL;
         if (!untold) return CKR_OK;
         return ckr__say(c, "CKR_W_OPTIMIZERS_UNTOLD", CKR_EXACT, "optimizers", NULL, NULL,
-                        "several optimizers or schedulers, and no name says which parameter each "
+                        "several optimizers or schedulers, and no name says which parameters each "
                         "has: every item keeps its stored name; groups and schedules are not read",
                         NULL);
     }
@@ -54068,7 +54072,7 @@ static ckr_dtype ckr__de_dtype(ckr__de *x, const ckr_tensor *t)
     const ckr_dtype to = ckr__dtype_as(t, x->t->dtype);
     if (to != t->dtype)
         ckr__say(x->c, "CKR_DTYPE_CAST", CKR_CHANGED, t->name, ckr_dtype_name(t->dtype),
-                 ckr_dtype_name(to), "--dtype", NULL);
+                 ckr_dtype_name(to), "asked for", NULL);
     return to;
 }
 
@@ -54424,6 +54428,9 @@ static const char *ckr__tf_group(ckr__de *x, uint64_t i)
     if (!g || !g->n_params)
         return "from the second update on, the LR comes from the configuration, not from the "
                "checkpoint";
+    if (g->n_params == 1)
+        return ckr__printf(x->c, "from the second update on, the LR of %s comes from the "
+                                 "configuration, not from the checkpoint", g->params[0]);
     return ckr__printf(x->c, "from the second update on, the LR of this group (%s and %llu others) "
                              "comes from the configuration, not from the checkpoint", g->params[0],
                        (unsigned long long)g->n_params - 1);
@@ -54988,7 +54995,7 @@ static void ckr__te_adopt(ckr__de *x, const ckr_state *s, ckr_state *own)
         ckr__say(x->c, "CKR_W_TITAN_NAMES", CKR_APPROX, "names", NULL, NULL,
                  "no parameter is called tok_embeddings.weight, as in torchtitan's models: the "
                  "files load only if the coming run's model has these names",
-                 "--names gives them others");
+                 "--names FILE gives them other names");
 }
 
 /* What a first save has beside tensors and groups. */
@@ -60538,7 +60545,8 @@ static void ckr__mg_adopt_groups(ckr__mg_adopt *a, const ckr_schedule *x)
                  "--like FILE with such groups");
     if (decayed)
         ckr__say(a->c, "CKR_MEGATRON_DECAY", CKR_APPROX, "weight_decay of norms and biases",
-                 ckr__node_text_of(a->c, decayed), "0", "Megatron-LM decays no vectors", NULL);
+                 ckr__node_text_of(a->c, decayed), "0", "Megatron-LM applies no weight decay to "
+                                                        "vectors", NULL);
     own->groups = all;
     own->n_groups = more;
 }
@@ -61136,9 +61144,9 @@ static ckr_result ckr__li_settings(ckr__out *out, const ckr_state *s, uint64_t n
         !strcmp(x->kind, "torch:OneCycleLR") &&
         ckr_node_i64(ckr_node_get(x->params, "total_steps"), &total))
         ckr__require(out, "Trainer", "max_steps", ckr__make_int(out->c, total), NULL, true,
-                     ckr__printf(out->c, "OneCycleLR ends there: torch's ValueError \"Tried to "
-                                         "step %lld times. The specified number of total steps "
-                                         "is %lld\"", (long long)total + 1, (long long)total));
+                     ckr__printf(out->c, "OneCycleLR ends there with torch's ValueError \"Tried to "
+                                         "step %lld times. The specified number of total steps is "
+                                         "%lld\"", (long long)total + 1, (long long)total));
     return out->c->err->code;
 }
 
