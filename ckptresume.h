@@ -37505,13 +37505,21 @@ static ckr_result ckr__optim_names_fail(ckr__script *x, const ckr__optim *o, con
 #define CKR__OPTIM_GUESS 20000    /* parameters, above which nothing is guessed              */
 #define CKR__OPTIM_TRIES ((uint64_t)1 << 25)
 
+/* May n more of a tree's parts be compared with one? Once always; not with thousands of them very
+   many. */
+static bool ckr__optim_tries(ckr__script *x, uint64_t n)
+{
+    x->n_tried += n;
+    return x->n_tried <= CKR__OPTIM_TRIES || x->n_tried == n;
+}
+
 /* A name that the model's file lacks: of a tie, whose other name is the one tensor of this shape
    that nobody has claimed. */
 static ckr_result ckr__optim_unstored(ckr__script *x, const ckr__optim *o,
                                       const ckr__optim_param *p, const ckr__map *claimed,
                                       uint64_t *at)
 {
-    const bool few = x->s->n_tensors <= CKR__OPTIM_GUESS;
+    const bool few = x->s->n_tensors <= CKR__OPTIM_GUESS && ckr__optim_tries(x, x->s->n_tensors);
     uint64_t found = 0;
     for (uint64_t i = 0; i < x->s->n_tensors && p->like && few && found < 2; i++) {
         const ckr_tensor *t = x->s->tensors[i];
@@ -37651,14 +37659,6 @@ static bool ckr__optim_overlaps(ckr__script *x, const ckr__optim_param *p, uint6
     return x->lax && i < n;
 }
 
-/* May the names of one more optimizer be looked for among all parameters? Not of thousands of them
-   among very many. */
-static bool ckr__optim_tries(ckr__script *x)
-{
-    x->n_tried += x->s->n_tensors;
-    return x->n_tried <= CKR__OPTIM_TRIES || x->n_tried == x->s->n_tensors;
-}
-
 /* The model's parameters that no optimizer before this one has; no buffers. */
 static bool ckr__optim_free_params(ckr__script *x, ckr_tensor ***out, uint64_t *n)
 {
@@ -37683,7 +37683,7 @@ static bool ckr__optim_match(ckr__script *x, ckr__optim_param *p, uint64_t n, bo
 {
     ckr_tensor **models = NULL;
     uint64_t i, k = 0;
-    bool ok = ckr__optim_tries(x) && ckr__optim_free_params(x, &models, &k), other;
+    bool ok = ckr__optim_tries(x, x->s->n_tensors) && ckr__optim_free_params(x, &models, &k), other;
     if (ok && ordered && ckr__optim_match_order(p, n, models, k)) {
         for (i = 0; i < n && (p[i].like || !p[i].state); i++) {}
         if (proven) *proven = n == k && i == n;
@@ -38174,6 +38174,12 @@ static void ckr__search_models(ckr__search *f)
         ckr__search_dict(f, f->read[i]->node, f->read[i]->head, "param");
 }
 
+/* May a key be looked through for those of n models? */
+static bool ckr__search_tries(ckr__search *f, const char *key, uint64_t n)
+{
+    return ckr__optim_tries(f->x, n * (1 + strlen(key) / 64));
+}
+
 /* Is the key the model's, or has it that as a word: "G", "optimizer_G", "G.optimizer"? */
 static bool ckr__search_about(const char *key, const char *model)
 {
@@ -38194,6 +38200,7 @@ static const char *ckr__search_only(ckr__search *f, uint64_t optimizer)
     const ckr__where *o = &f->optims[optimizer];
     const char *beside = NULL, *about = NULL, *part = NULL;
     uint64_t n[2] = { 0, 0 }, parts = 0;
+    if (!ckr__search_tries(f, o->key, f->model ? f->model->count : f->n_read)) return NULL;
     for (uint64_t i = 0; !f->model && i < f->n_read; i++) {
         const ckr__where *p = f->read[i];
         if (p->in == o->in && !n[0]++) beside = p->head;
@@ -38214,10 +38221,11 @@ static const char *ckr__search_only(ckr__search *f, uint64_t optimizer)
 /* Are all its parameters named and shaped as a model's? */
 static bool ckr__search_is_average(const ckr__search *f, const ckr_node *d, const char *head)
 {
-    const ckr__script *x = f->x;
+    ckr__script *x = f->x;
     ckr__walk w = ckr__walk_in(d);
     size_t wrapped;
     uint64_t at;
+    if (ckr__script_endless(x, ckr__dict_n(d))) return false;
     ckr__search_wrapped(d, &wrapped);
     while (ckr__walk_on(&w)) {
         const ckr_view *v = w.value->u.view;
@@ -38281,7 +38289,8 @@ static void ckr__search_averages(ckr__search *f)
             done = ckr__search_is_average(f, w.value, "");
             if (done) ckr__search_dict(f, w.value, "", "ema");
         }
-        for (uint64_t k = 0; k < f->n_read && !ckr__failed(f->x->c); k++) {
+        const uint64_t n = ckr__search_tries(f, p->path, f->n_read) ? f->n_read : 0;
+        for (uint64_t k = 0; k < n && !ckr__failed(f->x->c); k++) {
             ckr__where *m = f->read[k];
             if (m->done || !ckr__search_about(p->path, m->key) ||
                 !ckr__search_is_average(f, p->node, m->head))
