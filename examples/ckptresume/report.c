@@ -236,7 +236,7 @@ void report_entry(text *t, const ckr_note *n)
 }
 
 /* Takes a note up: into the line that says the same, else as a line of its own, of which there are
-   four of each code and `most` in all. */
+   three of each code and `most` in all. */
 static size_t report_take(alike *lines, size_t n, size_t most, const ckr_note *note)
 {
     uint64_t count;
@@ -250,7 +250,7 @@ static size_t report_take(alike *lines, size_t n, size_t most, const ckr_note *n
         lines[i].sum += count;
         return n;
     }
-    if (same == 4 || n == most) {
+    if (same == 3 || n == most) {
         lines[same ? last : n - 1].hidden++;
         return n;
     }
