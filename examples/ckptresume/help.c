@@ -396,6 +396,7 @@ static void help_man(text *t)
         doc_item(&d, 0, exit_codes[i][0], exit_codes[i][1]);
     doc_head(&d, "Environment");
     doc_item(&d, 0, "NO_COLOR", "not empty: no colors, unless --color always");
+    doc_item(&d, 0, "COLUMNS", "columns of a line: else the terminal's, or 100 without one");
 }
 
 static int help_json(job *j, const verb *one)

@@ -4,11 +4,13 @@
 
 #include <ctype.h>
 
-static const char *const format_names[] = { "auto",   "safetensors", "torch_zip", "torch_legacy",
-                                            "pickle", "npy",         "npz",       "json",
-                                            "yaml",   "dcp",         "llmc",      "text" };
-const char format_words[] = "auto safetensors torch_zip torch_legacy pickle npy npz json yaml dcp "
-                            "llmc text";
+#define FORMATS(X)                                                                                \
+    X(safetensors) X(torch_zip) X(torch_legacy) X(pickle) X(npy) X(npz) X(json) X(yaml) X(dcp)    \
+    X(llmc) X(text)
+#define FORMAT_NAME(x) , #x
+#define FORMAT_WORD(x) " " #x
+static const char *const format_names[] = { "auto" FORMATS(FORMAT_NAME) };
+const char format_words[] = "auto" FORMATS(FORMAT_WORD);
 
 const char *format_name(ckr_format f)
 {
