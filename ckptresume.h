@@ -1477,7 +1477,8 @@ typedef struct ckr_tensor_diff {
     uint64_t    max_ulp;               /* steps from one float to the next, over 0 where the signs
                                           differ; CKR_NO_ULP: in no dtype of both sides, or
                                           none of float16, bfloat16, float32, float64        */
-    const ckr_tensor *a, *b;           /* dtypes and shapes; NULL: not there. Of the checkpoints */
+    const ckr_tensor *a, *b;           /* dtypes and shapes; NULL: not there. Of the checkpoints;
+                                          for a master that one has not, its fp32 parameter  */
     ckr_dtype   as;                    /* both were cast to it and compared; of two dtypes it is
                                           the narrower, or float64; NONE: were not compared  */
     uint64_t    n_signs;               /* of the different ones, those with another sign     */
@@ -28319,7 +28320,7 @@ static void ckr__tally_words(ckr__tally *x, ckr_dtype t, const uint8_t *p, size_
     }
 }
 
-enum { CKR__TALLY_PART = 256 };
+#define CKR__TALLY_PART ((size_t)256)
 
 /* At most CKR__TALLY_PART elements: their numbers lie in v, its finite ones come first. */
 static void ckr__tally_part(ckr__tally *x, double *v, size_t n)
@@ -34360,6 +34361,30 @@ static ckr_result ckr__diff_spare(ckr__differ *d, const ckr_ckpt *of, ckr_tensor
     return r;
 }
 
+/* What the other side goes on from where it has no such master: its parameter, from `at` on. */
+static const ckr_tensor *ckr__diff_stand(const ckr_tensor *t, ckr_tensor *const *other, uint64_t n,
+                                         uint64_t at)
+{
+    if (strcmp(t->slot, "master") != 0) return NULL;
+    while (at < n && !strcmp(other[at]->name, t->name) && strcmp(other[at]->slot, "param") != 0)
+        at++;
+    return at < n && !strcmp(other[at]->name, t->name) && ckr__same_kind(t, other[at]) ? other[at]
+                                                                                      : NULL;
+}
+
+/* A tensor of one side only; `stand`: with what the other one is compared, or NULL. */
+static ckr_result ckr__diff_alone(ckr__differ *d, ckr__crew *crew, const ckr_tensor *a,
+                                  const ckr_tensor *b, const ckr_tensor *stand)
+{
+    const uint64_t n = d->n_tensors;
+    const char *slot = (a ? a : b)->slot;
+    ckr_result r = CKR_OK;
+    if (stand) r = ckr__diff_tensor(d, crew, a ? a : stand, b ? b : stand);
+    else ckr__diff_add(d, a, b);
+    if (d->n_tensors > n) d->tensors[n].slot = slot;
+    return r;
+}
+
 /* Tensors of both sides in one order, like a merge of two sorted lists. */
 static ckr_result ckr__diff_tensors(ckr__differ *d)
 {
@@ -34382,8 +34407,12 @@ static ckr_result ckr__diff_tensors(ckr__differ *d)
         if (order == 0) r = ckr__diff_tensor(d, &crew, x[i], y[k]);
         else if (order < 0) r = ckr__diff_spare(d, d->a, x, s->n_tensors, i, &spare);
         else r = ckr__diff_spare(d, d->b, y, t->n_tensors, k, &spare);
-        if (r == CKR_OK && order && !spare)
-            ckr__diff_add(d, order < 0 ? x[i] : NULL, order < 0 ? NULL : y[k]);
+        if (r == CKR_OK && order < 0 && !spare)
+            r = ckr__diff_alone(d, &crew, x[i], NULL,
+                                ckr__diff_stand(x[i], y, t->n_tensors, k));
+        else if (r == CKR_OK && order > 0 && !spare)
+            r = ckr__diff_alone(d, &crew, NULL, y[k],
+                                ckr__diff_stand(y[k], x, s->n_tensors, i));
         if (order >= 0) done += ckr__pieces_bytes(y[k], y[k]->pieces, y[k]->n_pieces);
         d->c.done = done;
         if (order <= 0) i++;

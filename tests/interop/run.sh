@@ -62,6 +62,7 @@ fi
 [ -z "${only_venv:-}" ] || exit 0
 rc=0
 "$py" tests/interop/check.py "$@" || rc=1
+[ $# -ne 0 ] || "$py" tests/interop/values.py ./ckptresume build/values || rc=1
 [ $# -ne 0 ] || "$py" tests/interop/shards.py ./ckptresume || rc=1
 [ $# -ne 0 ] || "$py" tests/interop/matrix.py ./ckptresume || rc=1
 [ $# -ne 0 ] || OMP_NUM_THREADS=1 "$py" tests/interop/dist.py ./ckptresume || rc=1
