@@ -1249,6 +1249,15 @@ CKR_API ckr_result ckr_ckpt_put(ckr_ckpt *c, const char *name, const char *slot,
                                 uint32_t n_dims, const int64_t *shape, const void *data,
                                 ckr_error *err);
 
+/* A box [start, start + count) of such a tensor of that shape, which `rank` holds: no process needs
+   the whole. Each tells all boxes of all ranks, in the same order, and has `data` (row-major) of
+   its own; NULL: another process has it. Together they are the tensor, each element once. Then dcp
+   on as many ranks is a file for each of them with what it holds; other targets want all data. */
+CKR_API ckr_result ckr_ckpt_put_box(ckr_ckpt *c, const char *name, const char *slot,
+                                    ckr_dtype dtype, uint32_t n_dims, const int64_t *shape,
+                                    uint32_t rank, const int64_t *start, const int64_t *count,
+                                    const void *data, ckr_error *err);
+
 /* A parameter group of such a state, and the schedule that drives all groups: "KIND:key=value,..."
    in a framework's own names, after `updates` optimizer updates. Groups first: each one's base LR
    is its "initial_lr", else its "lr". Strings and numbers are copied. */
@@ -1421,6 +1430,15 @@ typedef struct ckr_receipt {           /* what was done and what was proved     
 CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *receipt,
                                   ckr_error *err);
 
+/* The same by many processes, each with the same plan: every rank writes its own file, and when all
+   have (the caller's barrier), one of them what is of nobody, tensors that were put whole among it,
+   and makes the output appear. Only of boxes that were put, as dcp, on their ranks: else E_REFUSED.
+   What a process that died has left is replaced; two saves at once of one path must not be. Without
+   digests in the side file. */
+CKR_API ckr_result ckr_plan_write_rank(ckr_plan *p, const char *path, uint32_t rank,
+                                       ckr_error *err);
+CKR_API ckr_result ckr_plan_write_end(ckr_plan *p, const char *path, ckr_error *err);
+
 /* Digest of every tensor, in the state's order ([n_tensors][16]), and of all of them. Independent
    of topology, format and order: see >>hash for the formula. */
 CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *c, uint8_t (*each)[16], uint8_t total[16],
@@ -1459,7 +1477,8 @@ typedef struct ckr_tensor_diff {
     uint64_t    max_ulp;               /* steps from one float to the next, over 0 where the signs
                                           differ; CKR_NO_ULP: in no dtype of both sides, or
                                           none of float16, bfloat16, float32, float64        */
-    const ckr_tensor *a, *b;           /* dtypes and shapes; NULL: not there. Of the checkpoints */
+    const ckr_tensor *a, *b;           /* dtypes and shapes; NULL: not there. Of the checkpoints;
+                                          for a master that one has not, its fp32 parameter  */
     ckr_dtype   as;                    /* both were cast to it and compared; of two dtypes it is
                                           the narrower, or float64; NONE: were not compared  */
     uint64_t    n_signs;               /* of the different ones, those with another sign     */
@@ -17482,7 +17501,7 @@ static ckr_node *ckr__sread_params(ckr__sread *r, const ckr_node *d, int depth)
         r->why = "the file does not hold the function of a LambdaLR or MultiplicativeLR";
     else if (!strcmp(kind, "torch:ReduceLROnPlateau"))
         r->why = "a metric drives ReduceLROnPlateau";
-    else if (strncmp(kind, "torch:", 6) != 0) r->why = "no scheduler that is known has these keys";
+    else if (strncmp(kind, "torch:", 6) != 0) r->why = "no known scheduler has these keys";
     if (r->why) return p;
     if (!strcmp(kind, "torch:OneCycleLR")) ckr__sread_onecycle(r, d, p);
     else if (!strcmp(kind, "torch:CyclicLR")) ckr__sread_cyclic(r, d, p);
@@ -22182,6 +22201,7 @@ typedef struct ckr__kept {
     const struct ckr__as_file *as_file;        /* how one plain file is made of it; or NULL  */
     ckr_node *record;          /* of the side file's form, in the one file; or NULL      */
     bool  run;                 /* a program's own: files of tensors keep all of it           */
+    bool  boxes;               /* and some of its tensors were put by rank                */
     bool  unproven;            /* its framework compares no copies: it is done before they are
                                   written                                                */
 } ckr__kept;
@@ -24296,6 +24316,7 @@ struct ckr__out_index;
 typedef struct ckr__out_file {
     const char  *path;         /* relative to the output                                */
     const char  *source;       /* of a torch file that is written whole; else NULL      */
+    uint32_t     rank;         /* whose boxes alone it has, from 1; 0: whoever's            */
     ckr_format   format;       /* TORCH_ZIP, SAFETENSORS, RAW, TEXT, DCP (parts, an index) */
     ckr_node    *root;         /* TORCH_ZIP: any tree; SAFETENSORS: dict name -> ENTRY;
                                   RAW: list of BYTES and ENTRY, as they follow each other */
@@ -26145,17 +26166,17 @@ static bool ckr__slot_held(ckr__slots_as as, ckr__slot_is is, const char *slot)
 static void ckr__slots_hold(ckr__ctx *c, const ckr_state *s, ckr__slots_as as, const char *remedy)
 {
     static const char *const holds[] = {
-        "the coming run looks for the tensor that this is a part of",
+        "the target looks for the whole tensor, of which this is a part",
         "it cannot be cut with the parameter",
         "a flat tensor of several parameters cannot hold it"
     };
     static const char *const why[] = {
-        NULL, "it has one axis, whatever the parameter's are",
+        NULL, "it is one axis, whatever the parameter's are",
         "it is one value of its own for each parameter",
         "it is a factor of the parameter's rows, computed from all of each row",
         "it is a factor of the parameter's columns, computed from all of its rows",
-        "it is of 8 bits or less: blocks of the whole tensor have a scale each",
-        "it has not the parameter's shape"
+        "it is quantized: each block of the whole tensor has a scale",
+        "it does not have the parameter's shape"
     };
     ckr__map params = { c, NULL, 0, 0 }, seen = { c, NULL, 0, 0 };
     const ckr_tensor *unsure = NULL;
@@ -28148,6 +28169,9 @@ static uint64_t ckr__ahead(const ckr__lane *w, int side, uint32_t file, uint64_t
     return reach < w->most ? reach : w->most;
 }
 
+/* The memory of boxes that another process holds. */
+static const uint8_t ckr__elsewhere[1] = { 0 };
+
 /* n bytes (at most CKR__RUN_PART) of a piece's source, the first of `want`; NULL after an error.
    Files are read, never mapped: a page fault costs more than the copy that it saves, and pages of a
    mapping count as the process's memory. */
@@ -28156,6 +28180,12 @@ static const uint8_t *ckr__fetch(ckr__lane *w, int side, const ckr_piece *p, uin
 {
     const ckr__ctx *c = side ? w->other : w->src;
     uint8_t *block = w->block[side];
+    if (p->file == CKR_NO_FILE && p->mem == ckr__elsewhere) {
+        ckr__fail(&w->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "data",
+                  "a box of rank %ld is in another process, which writes it with "
+                  "ckr_plan_write_rank", (long)p->rank);
+        return NULL;
+    }
     if (p->file == CKR_NO_FILE)
         return p->mem ? (const uint8_t *)p->mem + at : w->window + (at - w->window_at);
     uint64_t from = w->block_at[side];
@@ -28290,7 +28320,7 @@ static void ckr__tally_words(ckr__tally *x, ckr_dtype t, const uint8_t *p, size_
     }
 }
 
-enum { CKR__TALLY_PART = 256 };
+#define CKR__TALLY_PART ((size_t)256)
 
 /* At most CKR__TALLY_PART elements: their numbers lie in v, its finite ones come first. */
 static void ckr__tally_part(ckr__tally *x, double *v, size_t n)
@@ -28324,7 +28354,7 @@ static void ckr__tally_add(ckr__tally *to, ckr_dtype t, const uint8_t *p, uint64
     double v[CKR__TALLY_PART];
     if (!ckr__has_values(t)) return;
     while (n > 0) {
-        const size_t part = n < CKR__TALLY_PART ? (size_t)n : CKR__TALLY_PART;
+        const size_t part = n < CKR__TALLY_PART ? (size_t)n : (size_t)CKR__TALLY_PART;
         ckr__tally x = CKR_ZERO;
         int64_t sum = 0;
         if (t == CKR_DTYPE_F32) {
@@ -30959,6 +30989,7 @@ struct ckr_ckpt {
     bool        by_hand;       /* of ckr_ckpt_create                                   */
     bool        sized;         /* and its topology was put                             */
     ckr__map    put;           /* "NAME\0SLOT" of what was put                         */
+    ckr__map    boxes;         /* "NAME\nSLOT" of what was put in boxes -> its index    */
     ckr__map    grouped;       /* parameters of put groups, and "\0NAME" of these; the value is
                                   CKR__GROUPS_NONE where the put failed                */
     uint64_t    n_puts;        /* of all kinds                                         */
@@ -31409,9 +31440,10 @@ static void ckr__plan_policy(ckr_plan *p)
         else if (e->severity == CKR_CHANGED) n += recover && !ckr__recovers(e);
     }
     if (!n) return;
-    ckr__sprint(what, sizeof what, "%llu entries are not %s", (unsigned long long)n,
-                recover ? "exact, and RECOVER allows nothing else"
-                     : "exact or changed as asked, and strict allows nothing else");
+    ckr__sprint(what, sizeof what, "%llu of the entries above %s %s", (unsigned long long)n,
+                n == 1 ? "is" : "are",
+                recover ? "not exact, and RECOVER allows nothing else"
+                        : "neither exact nor changed, and strict allows nothing else");
     ckr__say(&p->ctx, recover ? "CKR_E_RECOVER" : "CKR_E_STRICT", CKR_ERROR, NULL, NULL,
              NULL, what, recover ? "--mode continue" : "leave out --strict");
 }
@@ -31744,7 +31776,7 @@ static void ckr__plan_dtype(ckr_plan *p)
     ckr__sprint(text, sizeof text, "%llu parameters", (unsigned long long)n);
     if (n)
         ckr__say(&p->ctx, "CKR_DTYPE_CAST", CKR_CHANGED, text, ckr_dtype_name(first->dtype),
-                 ckr_dtype_name(p->target.dtype), "--dtype", NULL);
+                 ckr_dtype_name(p->target.dtype), "asked for", NULL);
 }
 
 /* >>plan.former --------------------------------------------------------------- */
@@ -31931,8 +31963,8 @@ static ckr_node *ckr__plan_counters(ckr_plan *p, const ckr_state *s)
         ckr__node_set(&p->ctx, d, ckr__former_counts[i].name, ckr__make_int(&p->ctx, n));
         ckr__say(&p->ctx, "CKR_W_PROGRESS", CKR_LOST, ckr__former_counts[i].name,
                  ckr__printf(&p->ctx, "%lld", (long long)n), NULL,
-                 "the framework does not count it: what asks for it in the coming run has to be "
-                 "told; ckptresume.json keeps it for the way back", NULL);
+                 "the target framework does not count it; ckptresume.json keeps it for the way "
+                 "back", NULL);
     }
     return d;
 }
@@ -32112,7 +32144,7 @@ static bool ckr__plan_bounds(ckr_plan *p, const ckr__dialect *d)
                                         (int)ckr__sizes[i].least));
     if (ckr__word_in(k->axes, "zero") && now->zero > k->zero)
         ckr__refuse_int(c, CKR_ITEM_ZERO_STAGE, "zero", s->topology.zero, now->zero,
-                        ckr__printf(c, "there are ZeRO stages 0 to %d", (int)k->zero),
+                        ckr__printf(c, "the framework has ZeRO stages 0 to %d", (int)k->zero),
                         ckr__printf(c, "take --zero %d", (int)k->zero));
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         const bool lr = rules[i].item == CKR_ITEM_LR_WITHOUT;
@@ -32324,6 +32356,8 @@ static ckr_result ckr__hand_slot(ckr__ctx *c, const ckr_tensor *t, const ckr_ten
                      "its %s is of shape %s, and the parameter of %s", t->slot, have, want);
 }
 
+static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t);
+
 /* What was put by hand, in any order, is one run: what a group lists and what a slot is of are
    parameters. A state without tensors is one of groups and schedules only. */
 static ckr_result ckr__hand_check(ckr__ctx *c, const ckr_ckpt *k)
@@ -32352,6 +32386,8 @@ static ckr_result ckr__hand_check(ckr__ctx *c, const ckr_ckpt *k)
                           s->groups[i].name ? s->groups[i].name : "without a name");
         }
     ckr__map_free(&params);
+    for (uint64_t i = 0; k->kept.boxes && i < s->n_tensors && !ckr__failed(c); i++)
+        ckr__tensor_check(c, s->tensors[i]);
     return c->err->code;
 }
 
@@ -33293,6 +33329,16 @@ static void ckr__paths_shift(ckr_plan *p, size_t n, bool away)
         p->out.files[i]->path = away ? p->out.files[i]->path + n : p->out.files[i]->path - n;
 }
 
+static void ckr__write_free(ckr__write *w)
+{
+    const size_t sums = (size_t)w->crew.n_tensors * 2 * sizeof **w->seen;
+    for (uint32_t i = 0; i < w->crew.n; i++) {
+        if (w->buffers) ckr__heap_free(w->c, w->buffers[i], ckr__write_buffer(w));
+        if (w->seen) ckr__heap_free(w->c, w->seen[i], sums);
+    }
+    ckr__crew_free(&w->crew);
+}
+
 static CKR__NOINLINE ckr_result ckr__plan_write_body(ckr_plan *p, const char *path,
                                                      ckr_receipt *receipt, ckr_error *err)
 {
@@ -33339,11 +33385,7 @@ static CKR__NOINLINE ckr_result ckr__plan_write_body(ckr_plan *p, const char *pa
         ckr__temp_unlock(&w);
     }
     if (shift) ckr__paths_shift(p, shift, false);
-    for (uint32_t i = 0; i < w.crew.n; i++) {
-        if (w.buffers) ckr__heap_free(&c, w.buffers[i], ckr__write_buffer(&w));
-        if (w.seen) ckr__heap_free(&c, w.seen[i], (size_t)w.crew.n_tensors * 2 * sizeof **w.seen);
-    }
-    ckr__crew_free(&w.crew);
+    ckr__write_free(&w);
     ckr__ctx_free(&c);
     return r;
 }
@@ -33354,6 +33396,135 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
     CKR__NEEDS(p, "p");
     CKR__NEEDS(path, "path");
     CKR__IN_FENV(ckr_result, ckr__plan_write_body(p, path, receipt, err));
+}
+
+/* What one process writes of a plan that many have: the files with a rank's boxes, or with nobody's
+   (rank UINT32_MAX). Nothing that it does not hold is read, so that copies are not compared. */
+static ckr_result ckr__part_files(ckr__write *w, uint32_t rank)
+{
+    ckr__ctx *c = w->c;
+    const ckr__out *out = &w->plan->out;
+    ckr_result r = CKR_OK;
+    for (uint64_t i = 0; i < out->n_files; i++)
+        if (out->files[i]->rank == rank + 1)
+            c->total += ((const ckr__image *)out->files[i]->image)->size;
+    for (uint64_t i = 0; i < out->n_files && r == CKR_OK; i++) {
+        if (out->files[i]->rank != rank + 1) continue;
+        c->env.io.path_fn(c->env.io.user, CKR_PATH_REMOVE, w->files.list[i], NULL);
+        w->first_file = i;
+        w->n_batch = 1;
+        r = ckr__write_batch(w);
+        if (r == CKR_OK) r = ckr__file_settle(c, w->files.list[i], NULL);
+    }
+    return r;
+}
+
+static bool ckr__side_text(ckr__ctx *c, ckr_plan *p, ckr__buf *text);
+
+/* All ranks' files are there, and nothing else is. */
+static ckr_result ckr__part_there(ckr__write *w)
+{
+    ckr__ctx *c = w->c;
+    const ckr__out *out = &w->plan->out;
+    ckr__dirlist l;
+    ckr__map names = { c, NULL, 0, 0 };
+    ckr_stat st;
+    for (uint64_t i = 0; i < out->n_files; i++) {
+        const ckr__out_file *f = out->files[i];
+        ckr__map_put(&names, f->path, strlen(f->path), i, NULL);
+        if (ckr__failed(c) || !f->rank ||
+            (ckr__path_stat(c, w->files.list[i], &st) && st.kind == CKR_FILE_REGULAR &&
+             st.size == ((const ckr__image *)f->image)->size))
+            continue;
+        ckr__fail_fmt(c, CKR_ITEM_PATH_NOT_FOUND, w->files.list[i], NULL,
+                      "ckr_plan_write_rank of that rank first, in its process",
+                      "rank %lu has not written its file, or not as this plan has it",
+                      (unsigned long)f->rank - 1);
+    }
+    ckr__dir_list(c, w->temp, &l);
+    for (uint64_t i = 0; i < l.n && !ckr__failed(c); i++)
+        if (!ckr__map_find(&names, l.items[i]->name, strlen(l.items[i]->name), NULL))
+            ckr__remove_tree(c, ckr__path_join(c, w->temp, l.items[i]->name));
+    ckr__map_free(&names);
+    return c->err->code;
+}
+
+static ckr_result ckr__part_end(ckr__write *w, const char *path, const char *old)
+{
+    ckr__ctx *c = w->c;
+    ckr__buf side = { c, NULL, 0, 0, false };
+    ckr_result r = ckr__part_there(w);
+    if (r == CKR_OK && !ckr__side_text(c, w->plan, &side)) r = ckr__oom(c);
+    if (r == CKR_OK) r = ckr__part_files(w, UINT32_MAX);
+    if (r == CKR_OK) r = ckr__file_settle(c, w->files.list[w->plan->out.n_files], &side);
+    ckr__buf_free(&side);
+    if (r == CKR_OK) r = ckr__path_do(c, CKR_PATH_SYNC_DIR, w->temp, NULL, CKR_ITEM_IO_SYNC);
+    return r == CKR_OK ? ckr__output_rename(c, w->temp, path, old, false) : r;
+}
+
+/* Is it a plan of boxes that ranks hold, in one directory? */
+static ckr_result ckr__part_may(ckr__ctx *c, const ckr_plan *p)
+{
+    bool held = false;
+    for (uint64_t i = 0; i < p->out.n_files; i++) held = held || p->out.files[i]->rank;
+    if (p->src->n_puts != p->n_puts)
+        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "plan",
+                         "something was put into the checkpoint after the plan was made");
+    if (p->facts.verdict == CKR_VERDICT_REFUSED) return ckr__plan_refused(c, p);
+    return held ? CKR_OK
+                : ckr__fail_with(c, CKR_ITEM_PLAN_REFUSED, NULL, "plan",
+                                 "ranks can write it each by itself only where ckr_ckpt_put_box "
+                                 "has told what they hold, as dcp, on as many ranks",
+                                 "ckr_plan_write in one process");
+}
+
+static CKR__NOINLINE ckr_result ckr__plan_part_body(ckr_plan *p, const char *path, uint32_t rank,
+                                                    ckr_error *err)
+{
+    const bool end = rank == UINT32_MAX;
+    ckr__ctx c;
+    ckr__write w = CKR_ZERO;
+    const char *old = NULL;
+    ckr_result r = ckr__ctx_init(&c, &p->ctx.env, &p->ctx.limits, err);
+    if (r != CKR_OK) return r;
+    w.c = &c;
+    w.plan = p;
+    if (!c.env.io.write_fn || !c.env.io.sync_fn || !c.env.io.path_fn)
+        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "env.io",
+                      "write_fn, sync_fn and path_fn are needed to write");
+    if (r == CKR_OK) r = ckr__part_may(&c, p);
+    if (r == CKR_OK) {
+        path = ckr__path_in(&c, path);
+        w.temp = path ? ckr__sibling(&c, path, "ckptresume-tmp") : NULL;
+        old = path ? ckr__sibling(&c, path, "ckptresume-old") : NULL;
+        if (!w.temp || !old) r = c.err->code;
+    }
+    if (r == CKR_OK && end) r = ckr__stat_told(&c, ckr__output_check(&c, p, path, old));
+    if (r == CKR_OK) {
+        const int32_t sys = c.env.io.path_fn(c.env.io.user, CKR_PATH_MKDIR, w.temp, NULL);
+        if (sys && sys != EEXIST) r = ckr__fail_io(c.err, CKR_ITEM_IO_MKDIR, w.temp, sys);
+    }
+    if (r == CKR_OK) r = ckr__write_alloc(&w);
+    if (r == CKR_OK) r = ckr__temp_plan(&w);
+    if (r == CKR_OK) r = end ? ckr__part_end(&w, path, old) : ckr__part_files(&w, rank);
+    ckr__write_free(&w);
+    ckr__ctx_free(&c);
+    return r;
+}
+
+CKR_API ckr_result ckr_plan_write_rank(ckr_plan *p, const char *path, uint32_t rank, ckr_error *err)
+{
+    CKR__NEEDS(p, "p");
+    CKR__NEEDS(path, "path");
+    CKR__IN_FENV(ckr_result, ckr__plan_part_body(p, path, rank == UINT32_MAX ? rank - 1 : rank,
+                                                 err));
+}
+
+CKR_API ckr_result ckr_plan_write_end(ckr_plan *p, const char *path, ckr_error *err)
+{
+    CKR__NEEDS(p, "p");
+    CKR__NEEDS(path, "path");
+    CKR__IN_FENV(ckr_result, ckr__plan_part_body(p, path, UINT32_MAX, err));
 }
 
 /* >>verify -------------------------------------------------------------------- */
@@ -34190,6 +34361,30 @@ static ckr_result ckr__diff_spare(ckr__differ *d, const ckr_ckpt *of, ckr_tensor
     return r;
 }
 
+/* What the other side goes on from where it has no such master: its parameter, from `at` on. */
+static const ckr_tensor *ckr__diff_stand(const ckr_tensor *t, ckr_tensor *const *other, uint64_t n,
+                                         uint64_t at)
+{
+    if (strcmp(t->slot, "master") != 0) return NULL;
+    while (at < n && !strcmp(other[at]->name, t->name) && strcmp(other[at]->slot, "param") != 0)
+        at++;
+    return at < n && !strcmp(other[at]->name, t->name) && ckr__same_kind(t, other[at]) ? other[at]
+                                                                                      : NULL;
+}
+
+/* A tensor of one side only; `stand`: with what the other one is compared, or NULL. */
+static ckr_result ckr__diff_alone(ckr__differ *d, ckr__crew *crew, const ckr_tensor *a,
+                                  const ckr_tensor *b, const ckr_tensor *stand)
+{
+    const uint64_t n = d->n_tensors;
+    const char *slot = (a ? a : b)->slot;
+    ckr_result r = CKR_OK;
+    if (stand) r = ckr__diff_tensor(d, crew, a ? a : stand, b ? b : stand);
+    else ckr__diff_add(d, a, b);
+    if (d->n_tensors > n) d->tensors[n].slot = slot;
+    return r;
+}
+
 /* Tensors of both sides in one order, like a merge of two sorted lists. */
 static ckr_result ckr__diff_tensors(ckr__differ *d)
 {
@@ -34212,8 +34407,12 @@ static ckr_result ckr__diff_tensors(ckr__differ *d)
         if (order == 0) r = ckr__diff_tensor(d, &crew, x[i], y[k]);
         else if (order < 0) r = ckr__diff_spare(d, d->a, x, s->n_tensors, i, &spare);
         else r = ckr__diff_spare(d, d->b, y, t->n_tensors, k, &spare);
-        if (r == CKR_OK && order && !spare)
-            ckr__diff_add(d, order < 0 ? x[i] : NULL, order < 0 ? NULL : y[k]);
+        if (r == CKR_OK && order < 0 && !spare)
+            r = ckr__diff_alone(d, &crew, x[i], NULL,
+                                ckr__diff_stand(x[i], y, t->n_tensors, k));
+        else if (r == CKR_OK && order > 0 && !spare)
+            r = ckr__diff_alone(d, &crew, NULL, y[k],
+                                ckr__diff_stand(y[k], x, s->n_tensors, i));
         if (order >= 0) done += ckr__pieces_bytes(y[k], y[k]->pieces, y[k]->n_pieces);
         d->c.done = done;
         if (order <= 0) i++;
@@ -36061,7 +36260,7 @@ static void ckr__say_cast(ckr__ctx *c, const ckr_tensor *t, ckr_dtype dtype)
 {
     if (dtype != t->dtype)
         ckr__say(c, "CKR_DTYPE_CAST", CKR_CHANGED, t->name, ckr_dtype_name(t->dtype),
-                 ckr_dtype_name(dtype), "--dtype", NULL);
+                 ckr_dtype_name(dtype), "asked for", NULL);
 }
 
 /* Names come together from slots and keys: of a run state that was filled by hand two may meet. */
@@ -36211,7 +36410,7 @@ static bool ckr__hold_family(ckr__ctx *c, ckr__out *o, const ckr_schedule *s, co
     const size_t n = strlen(family);
     if (!strncmp(s->kind, family, n) && (!s->kind[n] || s->kind[n] == ':')) return true;
     o->follows = NULL;
-    o->cannot = ckr__printf(c, "the framework has %s's schedules only", family);
+    o->cannot = ckr__printf(c, "the target framework has only %s's schedules", family);
     o->remedy = ckr__printf(c, "--to-schedule %s:...", family);
     return false;
 }
@@ -36677,6 +36876,7 @@ typedef struct ckr__dcp_out {
     uint32_t       *heap;      /* ranks, the one with least first                            */
     uint64_t        total;
     bool            replica;   /* it was written under another name, too                     */
+    bool            held;      /* as ranks hold them: pieces are chunks                      */
     uint8_t         strides;   /* what is said of those: CKR__STRIDES, ...                   */
 } ckr__dcp_out;
 
@@ -36755,6 +36955,7 @@ static ckr__out_chunk *ckr__dcp_out_chunk(ckr__dcp_out *w, ckr__out_item *x, uin
     if (!w->files[rank]) {
         const char *path = ckr__printf(w->c, "%s__%u_0.distcp", w->dir, (unsigned)rank);
         w->files[rank] = path ? ckr__out_file_add(w->out, path, CKR_FORMAT_DCP) : NULL;
+        if (w->files[rank] && w->held) w->files[rank]->rank = rank + 1;
     }
     k->file = w->files[rank];
     k->part = k->file ? ckr__out_part_add(w->c, k->file) : NULL;
@@ -36802,7 +37003,13 @@ static ckr_result ckr__dcp_out_tensor(ckr__dcp_out *w, const char *fqn, const ck
     if (t->n_dims) memcpy(count, t->shape, t->n_dims * sizeof *count);
     int64_t rows = t->n_dims ? t->shape[0] : 1;
     int64_t bytes = numel * (int64_t)ckr_dtype_size(dtype);
-    if (ok && (rows < 2 || n < 2 || numel == 0)) {
+    if (w->held) {
+        for (i = 0; ok && i < t->n_pieces; i++) {
+            const ckr_piece *p = &t->pieces[i];
+            ok = ckr__dcp_out_bound(w, x, zero ? NULL : t, p->rank > 0 ? (uint32_t)p->rank : 0,
+                                    p->start, p->count);
+        }
+    } else if (ok && (rows < 2 || n < 2 || numel == 0)) {
         i = n == w->ranks ? ckr__dcp_lightest(w, (uint64_t)bytes) : first;
         ok = ckr__dcp_out_bound(w, x, zero ? NULL : t, i, start, count);
     } else if (ok) {
@@ -37327,13 +37534,21 @@ static ckr_result ckr__optim_names_fail(ckr__script *x, const ckr__optim *o, con
 #define CKR__OPTIM_GUESS 20000    /* parameters, above which nothing is guessed              */
 #define CKR__OPTIM_TRIES ((uint64_t)1 << 25)
 
+/* May n more of a tree's parts be compared with one? Once always; not with thousands of them very
+   many. */
+static bool ckr__optim_tries(ckr__script *x, uint64_t n)
+{
+    x->n_tried += n;
+    return x->n_tried <= CKR__OPTIM_TRIES || x->n_tried == n;
+}
+
 /* A name that the model's file lacks: of a tie, whose other name is the one tensor of this shape
    that nobody has claimed. */
 static ckr_result ckr__optim_unstored(ckr__script *x, const ckr__optim *o,
                                       const ckr__optim_param *p, const ckr__map *claimed,
                                       uint64_t *at)
 {
-    const bool few = x->s->n_tensors <= CKR__OPTIM_GUESS;
+    const bool few = x->s->n_tensors <= CKR__OPTIM_GUESS && ckr__optim_tries(x, x->s->n_tensors);
     uint64_t found = 0;
     for (uint64_t i = 0; i < x->s->n_tensors && p->like && few && found < 2; i++) {
         const ckr_tensor *t = x->s->tensors[i];
@@ -37473,14 +37688,6 @@ static bool ckr__optim_overlaps(ckr__script *x, const ckr__optim_param *p, uint6
     return x->lax && i < n;
 }
 
-/* May the names of one more optimizer be looked for among all parameters? Not of thousands of them
-   among very many. */
-static bool ckr__optim_tries(ckr__script *x)
-{
-    x->n_tried += x->s->n_tensors;
-    return x->n_tried <= CKR__OPTIM_TRIES || x->n_tried == x->s->n_tensors;
-}
-
 /* The model's parameters that no optimizer before this one has; no buffers. */
 static bool ckr__optim_free_params(ckr__script *x, ckr_tensor ***out, uint64_t *n)
 {
@@ -37505,7 +37712,7 @@ static bool ckr__optim_match(ckr__script *x, ckr__optim_param *p, uint64_t n, bo
 {
     ckr_tensor **models = NULL;
     uint64_t i, k = 0;
-    bool ok = ckr__optim_tries(x) && ckr__optim_free_params(x, &models, &k), other;
+    bool ok = ckr__optim_tries(x, x->s->n_tensors) && ckr__optim_free_params(x, &models, &k), other;
     if (ok && ordered && ckr__optim_match_order(p, n, models, k)) {
         for (i = 0; i < n && (p[i].like || !p[i].state); i++) {}
         if (proven) *proven = n == k && i == n;
@@ -37996,6 +38203,12 @@ static void ckr__search_models(ckr__search *f)
         ckr__search_dict(f, f->read[i]->node, f->read[i]->head, "param");
 }
 
+/* May a key be looked through for those of n models? */
+static bool ckr__search_tries(ckr__search *f, const char *key, uint64_t n)
+{
+    return ckr__optim_tries(f->x, n * (1 + strlen(key) / 64));
+}
+
 /* Is the key the model's, or has it that as a word: "G", "optimizer_G", "G.optimizer"? */
 static bool ckr__search_about(const char *key, const char *model)
 {
@@ -38016,6 +38229,7 @@ static const char *ckr__search_only(ckr__search *f, uint64_t optimizer)
     const ckr__where *o = &f->optims[optimizer];
     const char *beside = NULL, *about = NULL, *part = NULL;
     uint64_t n[2] = { 0, 0 }, parts = 0;
+    if (!ckr__search_tries(f, o->key, f->model ? f->model->count : f->n_read)) return NULL;
     for (uint64_t i = 0; !f->model && i < f->n_read; i++) {
         const ckr__where *p = f->read[i];
         if (p->in == o->in && !n[0]++) beside = p->head;
@@ -38036,10 +38250,11 @@ static const char *ckr__search_only(ckr__search *f, uint64_t optimizer)
 /* Are all its parameters named and shaped as a model's? */
 static bool ckr__search_is_average(const ckr__search *f, const ckr_node *d, const char *head)
 {
-    const ckr__script *x = f->x;
+    ckr__script *x = f->x;
     ckr__walk w = ckr__walk_in(d);
     size_t wrapped;
     uint64_t at;
+    if (ckr__script_endless(x, ckr__dict_n(d))) return false;
     ckr__search_wrapped(d, &wrapped);
     while (ckr__walk_on(&w)) {
         const ckr_view *v = w.value->u.view;
@@ -38103,7 +38318,8 @@ static void ckr__search_averages(ckr__search *f)
             done = ckr__search_is_average(f, w.value, "");
             if (done) ckr__search_dict(f, w.value, "", "ema");
         }
-        for (uint64_t k = 0; k < f->n_read && !ckr__failed(f->x->c); k++) {
+        const uint64_t n = ckr__search_tries(f, p->path, f->n_read) ? f->n_read : 0;
+        for (uint64_t k = 0; k < n && !ckr__failed(f->x->c); k++) {
             ckr__where *m = f->read[k];
             if (m->done || !ckr__search_about(p->path, m->key) ||
                 !ckr__search_is_average(f, p->node, m->head))
@@ -38861,8 +39077,9 @@ static bool ckr__gpt_read(ckr__gpt *g, ckr__ctx *c, ckr__out *out, const ckr_sta
         found++;
     if (ckr__failed(c)) return false;
     if (found == CKR__GPT_FAMILIES) {
-        ckr__refuse(c, item, "params", "its tensors are not named as those of a GPT that is known "
-                    "(Llama, Mistral, Qwen, GPT-2, TorchTitan's, Nanotron's, Megatron-LM's)",
+        ckr__refuse(c, item, "params", "its tensors do not have the names of a known GPT (Llama, "
+                                       "Mistral, Qwen, GPT-2, TorchTitan's, Nanotron's, "
+                                       "Megatron-LM's)",
                     "--to dcp and --to safetensors take every model");
         return false;
     }
@@ -40649,7 +40866,8 @@ static const ckr__schedules ckr__verl_schedules = {
     NULL, "verl:cosine,lr_warmup_steps=W,total_training_steps=N", NULL, NULL, false, false
 };
 static const ckr__bounds ckr__verl_bounds = {
-    "dp", CKR_ITEM_TOPOLOGY, "FSDP cuts over all ranks: there is --dp, and --fsdp-size", 0,
+    "dp", CKR_ITEM_TOPOLOGY, "FSDP cuts over all ranks: only --dp and --fsdp-size can be asked for",
+                             0,
     (ckr_item)0, ckr__params_kept, ckr__groups_kept, ckr__clock_kept, ckr__lr_kept
 };
 static const ckr__need ckr__verl_needs[] = {
@@ -41168,7 +41386,7 @@ static ckr_result ckr__nt_check_axis(ckr__nt *r, const ckr__nt_param *p)
     return axis == CKR__NT_EITHER
                ? CKR_OK
                : ckr__axis_is(r->c, p->shards[0]->path, p->name, p->split.axis, "Nanotron",
-                              axis == 1 && p->leaf % 2 ? CKR__NT_WHOLE : axis);
+                              axis == 1 && p->leaf % 2 ? (int)CKR__NT_WHOLE : axis);
 }
 
 /* A run has one type for its weights, which config.yaml names; only MoE routers are always float32.
@@ -43460,7 +43678,7 @@ static void ckr__nt_adopt_model(ckr__nt_adopt *a)
                           ? "biases in linear layers"
                       : g->qk_norm ? "norms of queries and keys"
                       : g->head_dim * g->heads != g->hidden
-                          ? "heads that are together of another width"
+                          ? "attention heads that together are wider or narrower than the model"
                           : NULL;
     if (why)
         ckr__gpt_misfit(&a->g, "model", ckr__printf(a->c, "Nanotron's Llama has no %s", why), NULL);
@@ -44642,7 +44860,7 @@ static ckr_result ckr__plain_scheduler(ckr__fresh *w)
     if (w->out->unscheduled)
         return ckr__say(w->c, "CKR_W_TENSORS_ONLY", CKR_LOST, "schedule", s->kind, NULL,
                         "it is not one of torch's schedulers, or not a known one",
-                        "--to-schedule torch:...: one whose state the file can have");
+                        "--to-schedule torch:... takes one that the file can hold");
     r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &state);
     if (r != CKR_OK) return r;
     r = ckr__torch_follows(w->c, state, s->n_lanes == w->s->n_groups ? w->s->groups : NULL, s,
@@ -44678,7 +44896,7 @@ static void ckr__plain_rest(ckr__fresh *w)
     if (ckr__dict_n(rng)) ckr__node_set(w->c, w->f->root, "rng", rng);
     if (s->n_leftovers)
         ckr__say(w->c, "CKR_W_TENSORS_ONLY", CKR_LOST, "leftovers", NULL, NULL,
-                 "the target is a file that torch's own parts of a run are in", NULL);
+                 "the target is a torch file, which holds torch's own parts of a run only", NULL);
 }
 
 /* As most scripts save a run: {model, optimizer, lr_scheduler, ema, step, epoch, rng}. */
@@ -46667,7 +46885,7 @@ static void ckr__sana_say_random(ckr__ac_job *x)
     ckr__say(x->w.c, "CKR_W_RNG_ONE_FOR_ALL", CKR_LOST, "python, numpy, torch_cpu", NULL, NULL,
              "Sana's file has one state of each for all ranks: all would start from rank 0's; "
              "their own are in ckptresume.json",
-             "set them in the trainer from the rng verb's or ckr_ckpt_rng's states");
+             "set them in the script from the states that `rng` or ckr_ckpt_rng gives");
 }
 
 /* >>accelerate.fsdp ----------------------------------------------------------- */
@@ -47458,7 +47676,7 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 }
 
 static const ckr__bounds ckr__ac_bounds = {
-    "dp", CKR_ITEM_TOPOLOGY, "every process holds whole tensors: there is only --dp", 0,
+    "dp", CKR_ITEM_TOPOLOGY, "every process holds whole tensors: only --dp can be asked for", 0,
     (ckr_item)0, ckr__params_kept, ckr__groups_kept, ckr__clock_kept, ckr__lr_kept
 };
 /* What holds the optimizer, FSDP's and DeepSpeed's too. */
@@ -49358,7 +49576,7 @@ static const ckr__as_file ckr__lm_as_file = {
     NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put, false
 };
 static const ckr__bounds ckr__lm_bounds = {
-    "dp zero", CKR_ITEM_TOPOLOGY, "every process holds the whole model: there is only --dp",
+    "dp zero", CKR_ITEM_TOPOLOGY, "every process holds the whole model: only --dp can be asked for",
     1, CKR_ITEM_OK, ckr__params_kept, NULL, NULL, NULL
 };
 static const ckr__schedules ckr__lm_schedules = {
@@ -52381,7 +52599,8 @@ static void ckr__ds_nearest(ckr__ds_job *x)
 }
 
 static const ckr__bounds ckr__ds_bounds = {
-    "dp pp zero", CKR_ITEM_TOPOLOGY, "there are data parallelism and pipeline stages only",
+    "dp pp zero", CKR_ITEM_TOPOLOGY, "the framework's files know only data parallelism and "
+                                     "pipeline stages",
     3, CKR_ITEM_OK, ckr__params_kept, ckr__groups_kept, NULL, ckr__lr_kept
 };
 
@@ -52393,7 +52612,7 @@ static void ckr__ds_allowed(ckr__ds_job *x)
                     "take --zero 1");
     if (x->pp > 1 && !x->pipe)
         ckr__refuse(x->c, CKR_ITEM_TOPOLOGY, "pp",
-                    "the model is no PipelineModule: no file tells its layers", "take --pp 1");
+                    "the model is not a PipelineModule: no file records its layers", "take --pp 1");
     if ((w & CKR_PROGRESS) && !(w & CKR_SCHEDULE) && x->s->n_schedules)
         ckr__refuse(x->c, CKR_ITEM_CLOCK_WITHOUT, "progress", ckr__clock_kept,
                     "leave out the schedule too");
@@ -52525,7 +52744,7 @@ static void ckr__ds_settings(ckr__ds_job *x)
     if (first)
         ckr__say(x->c, "CKR_DTYPE_CAST", CKR_CHANGED,
                  ckr__printf(x->c, "%llu parameters", (unsigned long long)n),
-                 ckr_dtype_name(first->dtype), ckr_dtype_name(x->t->dtype), "--dtype", NULL);
+                 ckr_dtype_name(first->dtype), ckr_dtype_name(x->t->dtype), "asked for", NULL);
     ckr__ds_config(x);
 }
 
@@ -53725,7 +53944,7 @@ static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_
         t->item = NULL;
         if (!untold) return CKR_OK;
         return ckr__say(c, "CKR_W_OPTIMIZERS_UNTOLD", CKR_EXACT, "optimizers", NULL, NULL,
-                        "several optimizers or schedulers, and no name says which parameter each "
+                        "several optimizers or schedulers, and no name says which parameters each "
                         "has: every item keeps its stored name; groups and schedules are not read",
                         NULL);
     }
@@ -53891,7 +54110,7 @@ static ckr_dtype ckr__de_dtype(ckr__de *x, const ckr_tensor *t)
     const ckr_dtype to = ckr__dtype_as(t, x->t->dtype);
     if (to != t->dtype)
         ckr__say(x->c, "CKR_DTYPE_CAST", CKR_CHANGED, t->name, ckr_dtype_name(t->dtype),
-                 ckr_dtype_name(to), "--dtype", NULL);
+                 ckr_dtype_name(to), "asked for", NULL);
     return to;
 }
 
@@ -54247,6 +54466,9 @@ static const char *ckr__tf_group(ckr__de *x, uint64_t i)
     if (!g || !g->n_params)
         return "from the second update on, the LR comes from the configuration, not from the "
                "checkpoint";
+    if (g->n_params == 1)
+        return ckr__printf(x->c, "from the second update on, the LR of %s comes from the "
+                                 "configuration, not from the checkpoint", g->params[0]);
     return ckr__printf(x->c, "from the second update on, the LR of this group (%s and %llu others) "
                              "comes from the configuration, not from the checkpoint", g->params[0],
                        (unsigned long long)g->n_params - 1);
@@ -54811,7 +55033,7 @@ static void ckr__te_adopt(ckr__de *x, const ckr_state *s, ckr_state *own)
         ckr__say(x->c, "CKR_W_TITAN_NAMES", CKR_APPROX, "names", NULL, NULL,
                  "no parameter is called tok_embeddings.weight, as in torchtitan's models: the "
                  "files load only if the coming run's model has these names",
-                 "--names gives them others");
+                 "--names FILE gives them other names");
 }
 
 /* What a first save has beside tensors and groups. */
@@ -54867,6 +55089,7 @@ static void ckr__te_run(ckr__de *x)
 static void ckr__de_run(ckr__de *x)
 {
     if (ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks, "") != CKR_OK) return;
+    x->w.held = x->s->_kept && x->s->_kept->boxes && x->ranks == x->s->topology.ranks;
     /* objects are as they were */
     for (uint64_t i = 0; x->dt && i < x->dt->n_items; i++)
         if (x->dt->objects[i])
@@ -60360,7 +60583,8 @@ static void ckr__mg_adopt_groups(ckr__mg_adopt *a, const ckr_schedule *x)
                  "--like FILE with such groups");
     if (decayed)
         ckr__say(a->c, "CKR_MEGATRON_DECAY", CKR_APPROX, "weight_decay of norms and biases",
-                 ckr__node_text_of(a->c, decayed), "0", "Megatron-LM decays no vectors", NULL);
+                 ckr__node_text_of(a->c, decayed), "0", "Megatron-LM applies no weight decay to "
+                                                        "vectors", NULL);
     own->groups = all;
     own->n_groups = more;
 }
@@ -60958,9 +61182,9 @@ static ckr_result ckr__li_settings(ckr__out *out, const ckr_state *s, uint64_t n
         !strcmp(x->kind, "torch:OneCycleLR") &&
         ckr_node_i64(ckr_node_get(x->params, "total_steps"), &total))
         ckr__require(out, "Trainer", "max_steps", ckr__make_int(out->c, total), NULL, true,
-                     ckr__printf(out->c, "OneCycleLR ends there: torch's ValueError \"Tried to "
-                                         "step %lld times. The specified number of total steps "
-                                         "is %lld\"", (long long)total + 1, (long long)total));
+                     ckr__printf(out->c, "OneCycleLR ends there with torch's ValueError \"Tried to "
+                                         "step %lld times. The specified number of total steps is "
+                                         "%lld\"", (long long)total + 1, (long long)total));
     return out->c->err->code;
 }
 
@@ -61864,6 +62088,23 @@ static const char *ckr__put_key(ckr_ckpt *k, const char *name, const char *slot,
     return had ? NULL : p;
 }
 
+/* Says what is wrong with a tensor that is put, or counts its elements. */
+static bool ckr__put_fits(ckr__ctx *c, const char *name, const char *slot, ckr_dtype dtype,
+                          uint32_t n_dims, const int64_t *shape, int64_t *numel)
+{
+    const char *fault = !name                   ? "a tensor without a name"
+                        : !slot                 ? "no slot: \"param\" is a weight's"
+                        : !ckr_dtype_size(dtype) ? "there is no such dtype"
+                        : n_dims > CKR_MAX_DIMS ? "more than 8 axes"
+                        : n_dims && !shape      ? "axes, but shape is NULL"
+                        : !ckr__numel(n_dims, shape, numel) ||
+                          *numel > INT64_MAX / (int64_t)ckr_dtype_size(dtype)
+                            ? "an axis below 0, or more than 2^63 - 1 bytes"
+                            : NULL;
+    if (fault) ckr__put_bad(c, name ? name : "name", fault);
+    return !fault;
+}
+
 static CKR__NOINLINE ckr_result ckr__ckpt_put_body(ckr_ckpt *k, const char *name, const char *slot,
                                                    ckr_dtype dtype, uint32_t n_dims,
                                                    const int64_t *shape, const void *data)
@@ -61871,17 +62112,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_body(ckr_ckpt *k, const char *name
     ckr__ctx *c = &k->ctx;
     ckr__reader r = { c, NULL, dtype, CKR_NO_FILE, -1, false, ckr__host_big_endian(), data };
     int64_t numel;
-    if (!name || !slot)
-        return ckr__put_bad(c, name ? name : "name", name ? "no slot: \"param\" is a weight's"
-                                                          : "a tensor without a name");
-    const char *fault = !ckr_dtype_size(dtype)  ? "there is no such dtype"
-                        : n_dims > CKR_MAX_DIMS ? "more than 8 axes"
-                        : n_dims && !shape      ? "axes, but shape is NULL"
-                        : !ckr__numel(n_dims, shape, &numel) ||
-                          numel > INT64_MAX / (int64_t)ckr_dtype_size(dtype)
-                            ? "an axis below 0, or more than 2^63 - 1 bytes"
-                            : NULL;
-    if (fault) return ckr__put_bad(c, name, fault);
+    if (!ckr__put_fits(c, name, slot, dtype, n_dims, shape, &numel)) return c->err->code;
     if (numel && !data) return ckr__put_bad(c, name, "the tensor has elements, but data is NULL");
     const char *key = ckr__put_key(k, name, slot,
                                    "a tensor with this name and slot was put already");
@@ -61919,6 +62150,83 @@ static void ckr__group_lets_go(ckr_ckpt *k, const char *key, size_t n)
 {
     const uint64_t hash = ckr__hash_keyed(k->ctx.seed, key, n, 0);
     ckr__map_probe(&k->grouped, key, n, hash)->value = CKR__GROUPS_NONE;
+}
+
+/* Has the run such a rank? Where its sizes were not put, it has from now on. */
+static bool ckr__put_rank(ckr_ckpt *k, uint32_t rank)
+{
+    ckr_topology *t = &k->state.topology;
+    if (rank >= 1u << 24 || (k->sized && rank >= t->ranks)) {
+        ckr__put_bad(&k->ctx, "rank", "the run has no such rank");
+        return false;
+    }
+    if (!k->sized && rank >= t->ranks) t->dp = t->ranks = rank + 1;
+    return true;
+}
+
+/* The tensor of which boxes are put; a new one for the first. NULL sets the error. */
+static ckr_tensor *ckr__put_parted(ckr_ckpt *k, const char *name, const char *slot,
+                                   ckr_dtype dtype, uint32_t n_dims, const int64_t *shape)
+{
+    ckr__ctx *c = &k->ctx;
+    const char *key = ckr__printf(c, "%s\n%s", name, slot);
+    uint64_t at;
+    k->boxes.c = c;
+    if (!key) return NULL;
+    if (!ckr__map_find(&k->boxes, key, strlen(key), &at)) {
+        const char *own = ckr__put_key(k, name, slot,
+                                       "a tensor with this name and slot was put as a whole");
+        ckr_tensor *t = own ? ckr__tensor_add(c, &k->state, own, own + strlen(own) + 1, dtype,
+                                              n_dims, shape) : NULL;
+        return t && ckr__map_put(&k->boxes, key, strlen(key), t->index, NULL) ? t : NULL;
+    }
+    ckr_tensor *t = k->state.tensors[at];
+    if (t->dtype == dtype && t->n_dims == n_dims &&
+        (!n_dims || !memcmp(t->shape, shape, n_dims * sizeof *shape)))
+        return t;
+    ckr__put_bad(c, name, "its other boxes are of a tensor of another shape or dtype");
+    return NULL;
+}
+
+static CKR__NOINLINE ckr_result ckr__ckpt_put_box_body(ckr_ckpt *k, const char *name,
+                                                       const char *slot, ckr_dtype dtype,
+                                                       uint32_t n_dims, const int64_t *shape,
+                                                       uint32_t rank, const int64_t *start,
+                                                       const int64_t *count, const void *data)
+{
+    ckr__ctx *c = &k->ctx;
+    ckr__reader r = { c, NULL, dtype, CKR_NO_FILE, (int32_t)rank, false, ckr__host_big_endian(),
+                      data ? data : ckr__elsewhere };
+    ckr__box box;
+    int64_t numel;
+    if (!ckr__put_fits(c, name, slot, dtype, n_dims, shape, &numel)) return c->err->code;
+    for (uint32_t d = 0; d < n_dims; d++)
+        if (start[d] < 0 || count[d] < 0 || start[d] > shape[d] || count[d] > shape[d] - start[d])
+            return ckr__put_bad(c, name, "the box lies outside the tensor");
+    if (!ckr__put_rank(k, rank)) return c->err->code;
+    r.tensor = ckr__put_parted(k, name, slot, dtype, n_dims, shape);
+    if (!r.tensor) return c->err->code;
+    k->kept.boxes = true;
+    (void)ckr__numel(n_dims, count, &numel);
+    (void)ckr__read_flat(&r, ckr__box_block(&box, n_dims, start, count), 0, numel, 0);
+    return c->err->code;
+}
+
+CKR_API ckr_result ckr_ckpt_put_box(ckr_ckpt *k, const char *name, const char *slot,
+                                    ckr_dtype dtype, uint32_t n_dims, const int64_t *shape,
+                                    uint32_t rank, const int64_t *start, const int64_t *count,
+                                    const void *data, ckr_error *err)
+{
+    CKR__NEEDS(k, "c");
+    CKR__NEEDS(name, "name");
+    CKR__NEEDS(slot, "slot");
+    CKR__NEEDS(shape || !n_dims, "shape");
+    CKR__NEEDS(start || !n_dims, "start");
+    CKR__NEEDS(count || !n_dims, "count");
+    CKR__IN_FENV(ckr_result,
+                 ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
+                                   : ckr__ckpt_put_box_body(k, name, slot, dtype, n_dims, shape,
+                                                            rank, start, count, data)));
 }
 
 static CKR__NOINLINE ckr_result ckr__ckpt_put_group_body(ckr_ckpt *k, const char *name,
@@ -62063,17 +62371,15 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_stream_body(ckr_ckpt *k, uint32_t 
                                                           const ckr_rng *state)
 {
     ckr__ctx *c = &k->ctx;
-    ckr_topology *t = &k->state.topology;
     ckr_rng *value = CKR__NEW(c, ckr_rng);
     ckr_stream x = CKR_ZERO;
     uint32_t axes;
     if (!value) return c->err->code;
-    if (!state || !ckr__pack_ok(state))
+    if (!ckr__pack_ok(state))
         return ckr__put_bad(c, name ? name : "default", "no generator");
     if (!ckr__axes_parse(scope ? scope : "dp", &axes))
         return ckr__put_bad(c, scope, "a scope is a list of dp, pp, tp, ep and cp");
-    if (rank >= 1u << 24 || (k->sized && rank >= t->ranks))
-        return ckr__put_bad(c, "rank", "the run has no such rank");
+    if (!ckr__put_rank(k, rank)) return c->err->code;
     *value = *state;
     x.kind = ckr_rng_kind_name((ckr_rng_kind)value->kind);
     x.name = ckr__put_key(k, name ? name : "default", ckr__printf(c, "\n%s %u", x.kind,
@@ -62089,7 +62395,6 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_stream_body(ckr_ckpt *k, uint32_t 
     if (ckr__failed(c)) return c->err->code;
     for (; last > k->state.rng && last[-1].rank > rank; last--) *last = last[-1];
     *last = x;
-    if (!k->sized && rank >= t->ranks) t->dp = t->ranks = rank + 1;
     return CKR_OK;
 }
 
@@ -62097,6 +62402,7 @@ CKR_API ckr_result ckr_ckpt_put_stream(ckr_ckpt *k, uint32_t rank, const char *n
                                        const char *scope, const ckr_rng *state, ckr_error *err)
 {
     CKR__NEEDS(k, "c");
+    CKR__NEEDS(state, "state");
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                                    : ckr__ckpt_put_stream_body(k, rank, name, scope, state)));
@@ -62109,7 +62415,6 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_lineage_body(ckr_ckpt *k,
     ckr__ctx *c = &k->ctx;
     ckr__buf text = { c, NULL, 0, 0, false };
     ckr_node *record = NULL;
-    if (!streams) return ckr__put_bad(c, "streams", "no streams");
     if (!streams->lineage) return CKR_OK;
     ckr_result r = ckr__json_put(&text, streams->lineage, 0, false);
     const char *copy = r == CKR_OK && !text.failed
@@ -62126,6 +62431,7 @@ CKR_API ckr_result ckr_ckpt_put_lineage(ckr_ckpt *k, const ckr_rng_streams *stre
                                         ckr_error *err)
 {
     CKR__NEEDS(k, "c");
+    CKR__NEEDS(streams, "streams");
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                                    : ckr__ckpt_put_lineage_body(k, streams)));
@@ -62134,11 +62440,10 @@ CKR_API ckr_result ckr_ckpt_put_lineage(ckr_ckpt *k, const ckr_rng_streams *stre
 static CKR__NOINLINE ckr_result ckr__ckpt_put_topology_body(ckr_ckpt *k,
                                                             const ckr_topology *topology)
 {
-    ckr_topology t = CKR_ZERO;
+    ckr_topology t = *topology;
     ckr__grid g;
     const uint64_t n = k->state.n_rng;
-    if (topology) t = *topology;
-    if (!topology || !ckr__grid_make(&t, &g) || (t.ranks && t.ranks != g.ranks) || t.zero > 3)
+    if (!ckr__grid_make(&t, &g) || (t.ranks && t.ranks != g.ranks) || t.zero > 3)
         return ckr__put_bad(&k->ctx, "topology", "no sizes, or not the ranks that they make");
     if (n && k->state.rng[n - 1].rank >= g.ranks)
         return ckr__put_bad(&k->ctx, "topology", "a rank that these sizes have not has a stream");
@@ -62157,6 +62462,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_topology_body(ckr_ckpt *k,
 CKR_API ckr_result ckr_ckpt_put_topology(ckr_ckpt *k, const ckr_topology *topology, ckr_error *err)
 {
     CKR__NEEDS(k, "c");
+    CKR__NEEDS(topology, "topology");
     return ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                              : ckr__ckpt_put_topology_body(k, topology));
 }
@@ -62205,6 +62511,7 @@ CKR_API ckr_result ckr_ckpt_put_data(ckr_ckpt *k, int64_t rank, const char *name
                                      ckr_error *err)
 {
     CKR__NEEDS(k, "c");
+    CKR__NEEDS(name, "name");
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
                                    : ckr__ckpt_put_data_body(k, rank, name, value)));
@@ -62214,7 +62521,7 @@ CKR_API bool ckr_ckpt_data(const ckr_ckpt *k, int64_t rank, const char *name, in
 {
     char text[256];
     const char *own = ckr__data_key(rank, name, text, sizeof text);
-    if (!own || !k || !k->kept.run) return false;
+    if (!k || !value || !own || !k->kept.run) return false;
     return ckr_node_i64(ckr_node_get(k->state.data, own), value) ||
            ckr_node_i64(ckr_node_get(k->state.data, name), value);
 }
@@ -62222,6 +62529,7 @@ CKR_API bool ckr_ckpt_data(const ckr_ckpt *k, int64_t rank, const char *name, in
 CKR_API void ckr_ckpt_close(ckr_ckpt *k)
 {
     if (k && k->put.slots) ckr__map_free(&k->put);
+    if (k && k->boxes.slots) ckr__map_free(&k->boxes);
     if (k && k->grouped.slots) ckr__map_free(&k->grouped);
     ckr__owner_free(k, sizeof *k);
 }
@@ -62460,15 +62768,26 @@ static ckr_node *ckr__side_root(ckr__ctx *c, ckr_plan *p, const uint8_t *digest)
     return root;
 }
 
+static bool ckr__side_json(const ckr_node *root, ckr__buf *side)
+{
+    if (!root || ckr__failed(side->c) || ckr__json_put(side, root, 1, false) != CKR_OK)
+        return false;
+    ckr__buf_u8(side, '\n');
+    return !side->failed;
+}
+
 static bool ckr__side_put(ckr__write *w, const ckr__puts *puts, const uint8_t digest[16],
                           ckr__buf *side)
 {
-    ckr__ctx *c = w->c;
-    ckr_node *root = ckr__side_root(c, w->plan, digest);
-    if (!w->plan->out.renamed) ckr__node_set(c, root, "tensors", ckr__side_tensors(c, puts));
-    if (!root || ckr__failed(c) || ckr__json_put(side, root, 1, false) != CKR_OK) return false;
-    ckr__buf_u8(side, '\n');
-    return !side->failed;
+    ckr_node *root = ckr__side_root(w->c, w->plan, digest);
+    if (!w->plan->out.renamed) ckr__node_set(w->c, root, "tensors", ckr__side_tensors(w->c, puts));
+    return ckr__side_json(root, side);
+}
+
+/* Of files that no process has written all of. */
+static bool ckr__side_text(ckr__ctx *c, ckr_plan *p, ckr__buf *text)
+{
+    return ckr__side_json(ckr__side_root(c, p, NULL), text);
 }
 
 /* A program's own run in one file of tensors: where their format has a place that other readers

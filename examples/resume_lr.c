@@ -1,5 +1,6 @@
-/* A trainer's own groups and schedule: what the checkpoint had, what the coming run asks for, and
-   what to set before its first update. usage: resume_lr */
+/* A trainer's own groups and schedule: what the checkpoint had, what the coming run asks for, what
+   to set before its first update, and how the next save puts back what was decided, so that it goes
+   on from there. usage: resume_lr */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include <stdio.h>
@@ -22,9 +23,10 @@ int main(void)
     const ckr_plan_facts *f;
     ckr_error  err = CKR_ZERO;
     ckr_target to = CKR_ZERO;
-    ckr_ckpt  *run = NULL;
+    ckr_ckpt  *run = NULL, *next = NULL;
     ckr_plan  *plan = NULL;
     uint64_t   i;
+    double     lrs[2];
 
     /* the run as it was saved, after 1,500 of 2,000 updates */
     if (ckr_ckpt_create(NULL, &run, &err) != CKR_OK ||
@@ -52,7 +54,18 @@ int main(void)
         printf("update %lld, group %s: lr %.9g, weight decay %g\n", (long long)f->resume_at,
                f->groups[i].name, lr, weight_decay);
     }
+
+    /* a hundred updates later: a text in a framework's names would begin anew */
+    if (ckr_ckpt_create(NULL, &next, &err) != CKR_OK ||
+        ckr_ckpt_put_group(next, "decay", matrices, 2, decay, 2, &err) != CKR_OK ||
+        ckr_ckpt_put_group(next, "plain", norms, 2, plain, 2, &err) != CKR_OK ||
+        ckr_ckpt_put_decided(next, f->after, 1600, &err) != CKR_OK ||
+        ckr_schedule_values(ckr_ckpt_schedule(next, 0), CKR_COLUMN_LR, 1601, 1, lrs, NULL, &err) !=
+            CKR_OK)
+        return fail(&err);
+    printf("update 1601: lr %.9g\n", lrs[0]);
     ckr_plan_free(plan);
     ckr_ckpt_close(run);
+    ckr_ckpt_close(next);
     return 0;
 }

@@ -210,6 +210,48 @@ static void schedules(void)
     CHECK(!says("in/nano", &t, "CKR_E_SCHEDULE_HOLD", NULL));
 }
 
+/* A zeroed target is no target: it continues, with the sizes, the stage and the streams that were;
+   stage 0 is asked for by a value of its own. */
+static void as_it_was(void)
+{
+    static const char *const paths[] = {
+        "tests/data/nanotron/tp2_pp1_dp2_zero1_bf16_master/ckpt", "tests/data/llmc/uneven/ckpt",
+        "tests/data/deepspeed/robin/ckpt", "tests/data/megatron/legacy_tp2_dp2_distopt/ckpt"
+    };
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        ckr_ckpt *c = NULL;
+        ckr_error e;
+        ckr_rng_streams *streams = NULL;
+        const ckr_rng_want want = CKR_ZERO;
+        uint64_t notes = 0;
+        if (!CHECK_OK(ckr_ckpt_open(paths[i], NULL, &c, &e), &e)) continue;
+        const ckr_topology was = ckr_ckpt_state(c)->topology;
+        for (int k = 0; k < 4; k++) {
+            ckr_target t = CKR_ZERO;
+            ckr_plan *p = NULL;
+            t.topology.zero = k < 2 ? 0 : k == 2 ? -1 : CKR_ZERO_OFF;
+            if (!CHECK_OK(ckr_plan_create(c, k ? &t : NULL, 0, &p, &e), &e)) continue;
+            const ckr_plan_facts *f = ckr_plan_info(p);
+            CHECK(f->to.tp == was.tp && f->to.pp == was.pp && f->to.dp == was.dp);
+            if (k == 3) {
+                CHECK(!f->to.zero || f->verdict == CKR_VERDICT_REFUSED || f->n_notes > notes);
+            } else {
+                CHECK_INT(f->to.zero, was.zero);
+                CHECK(f->verdict != CKR_VERDICT_REFUSED && (!k || f->n_notes == notes));
+                notes = f->n_notes;
+            }
+            ckr_plan_free(p);
+        }
+        CHECK(was.zero > 0);
+        if (CHECK_OK(ckr_ckpt_rng(c, &want, &streams, &e), &e))
+            for (uint32_t k = 0; k < streams->n_ranks * streams->n_streams; k++)
+                CHECK(streams->given[k].source == CKR_RNG_FROM_RANK &&
+                      !streams->given[k].exactness);
+        ckr_rng_streams_free(streams);
+        ckr_ckpt_close(c);
+    }
+}
+
 static void faults(void)
 {
     whole w = CKR_ZERO;
@@ -230,6 +272,7 @@ int main(int argc, char **argv)
     RUN(masters);
     RUN(what_is_lost);
     RUN(schedules);
+    RUN(as_it_was);
     RUN(faults);
     memio_free(&disk);
     return t_end();

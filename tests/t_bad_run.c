@@ -280,14 +280,14 @@ static void null_of_checkpoints(ckr_ckpt *c, ckr_plan *p)
     REFUSED("c", ckr_ckpt_put_decided(NULL, ckr_ckpt_schedule(c, 0), 1, e));
     REFUSED("s", ckr_ckpt_put_decided(c, NULL, 1, e));
     REFUSED("c", ckr_ckpt_put_stream(NULL, 0, NULL, NULL, NULL, e));
-    REFUSED("default", ckr_ckpt_put_stream(c, 0, NULL, NULL, NULL, e));
+    REFUSED("state", ckr_ckpt_put_stream(c, 0, NULL, NULL, NULL, e));
     REFUSED("c", ckr_ckpt_put_lineage(NULL, streams, e));
     REFUSED("streams", ckr_ckpt_put_lineage(c, NULL, e));
     REFUSED("c", ckr_ckpt_put_topology(NULL, NULL, e));
     REFUSED("topology", ckr_ckpt_put_topology(c, NULL, e));
     REFUSED("c", ckr_ckpt_put_progress(NULL, 1, 1, 1, 1, e));
     REFUSED("c", ckr_ckpt_put_data(NULL, 0, "sample", 1, e));
-    REFUSED("data", ckr_ckpt_put_data(c, 0, NULL, 1, e));
+    REFUSED("name", ckr_ckpt_put_data(c, 0, NULL, 1, e));
     CHECK(!ckr_ckpt_data(NULL, 0, "sample", NULL) && !ckr_ckpt_data(c, 0, NULL, NULL));
     REFUSED("c", ckr_view_read(NULL, NULL, 0, 0, NULL, e));
     REFUSED("v", ckr_view_read(c, NULL, 0, 0, NULL, e));

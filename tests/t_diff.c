@@ -326,6 +326,26 @@ static void steps(void)
     }
 }
 
+/* A master that one side has not is compared with that side's parameter, if it is fp32. */
+static void masters(void)
+{
+    static const int64_t n = 2;
+    static const float v[2][2] = { { 1, 2 }, { 1, 3 } };
+    static const uint16_t bf16[2] = { 0x3f80, 0x4000 };
+    for (int k = 0; k < 4; k++) {
+        ckr_ckpt *a = with_w(CKR_DTYPE_F32, 1, &n, v[0]), *b = with_w(CKR_DTYPE_BF16, 1, &n, bf16);
+        ckr_error e;
+        CHECK_OK(ckr_ckpt_put(b, "w", "master", CKR_DTYPE_F32, 1, &n, v[k & 1], &e), &e);
+        ckr_diff *d = k & 2 ? diff_close(b, a) : diff_close(a, b);
+        if (CHECK(d->n_tensors == 1 + (uint64_t)(k & 1))) {
+            CHECK_STR(d->tensors[k & 1].slot, "param");
+            if (k & 1) CHECK_STR(d->tensors[0].slot, "master");
+            CHECK(d->tensors[0].where == 0 && d->tensors[0].n_elements == (uint64_t)(k & 1));
+        }
+        ckr_diff_free(d);
+    }
+}
+
 /* Shapes are told by the tensors; no values are compared, of [2,3] with [3,2] neither. */
 static void shapes(void)
 {
@@ -556,6 +576,7 @@ int main(int argc, char **argv)
     RUN(distances);
     RUN(dtypes);
     RUN(steps);
+    RUN(masters);
     RUN(shapes);
     RUN(worst);
     RUN(groups);

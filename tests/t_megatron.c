@@ -1370,7 +1370,7 @@ static void last_part(void)
                              "--lr-decay-style constant");
     t.schedule = "torch:LambdaLR";
     t.lr_policy = CKR_LR_TARGET;
-    cannot_hold("legacy", &t, "megatron's schedules only", "ckr_target.schedule = megatron:");
+    cannot_hold("legacy", &t, "only megatron's schedules", "ckr_target.schedule = megatron:");
 }
 
 /* A run that was resumed with --override-opt_param-scheduler has saved another LR in its arguments

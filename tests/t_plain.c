@@ -728,6 +728,36 @@ static void deep(void)
     memio_remove(&disk, "w/out.pt");
 }
 
+/* Thousands of optimizers and models with long names in common: what is compared is bounded, while
+   one optimizer is looked up among any number. */
+static void tried(void)
+{
+    static char key[4097];
+    static ckr__where models[1000];
+    ckr__where *read[1000], optim = CKR_ZERO;
+    ckr__script x = CKR_ZERO;
+    ckr__search f = CKR_ZERO;
+    uint64_t i, n = 0;
+    memset(key, 'a', sizeof key - 1);
+    for (i = 0; i < 1000; i++) {
+        read[i] = &models[i];
+        models[i].key = i == 7 ? key : "b";
+        models[i].head = "the one.";
+    }
+    optim.key = key;
+    f.x = &x;
+    f.optims = &optim;
+    f.n_optims = 1;
+    f.read = read;
+    f.n_read = 1000;
+    CHECK_STR(ckr__search_only(&f, 0), "the one.");
+    while (n < 1000 && ckr__search_only(&f, 0)) n++;
+    CHECK(n > 100 && n < 1000);
+    x.n_tried = 0;
+    CHECK(ckr__optim_tries(&x, UINT64_MAX / 2));
+    CHECK(!ckr__optim_tries(&x, 1));
+}
+
 /* Where only the order tells which optimizer is whose, it is said; of counters that contradict each
    other none is taken. */
 static void ordered(void)
@@ -843,6 +873,7 @@ int main(int argc, char **argv)
     RUN(bare);
     RUN(deep);
     RUN(ordered);
+    RUN(tried);
     RUN(averaged);
     RUN(each);
     RUN(back);

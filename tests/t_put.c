@@ -393,6 +393,135 @@ static void mistakes(void)
     free(r);
 }
 
+/* w by rows, a transposed one by columns, each rank's as `rank` (-1: one process) has it. */
+static ckr_ckpt *boxes_of(int rank, int64_t *done)
+{
+    static float columns[COLS][ROWS * COLS];
+    const int64_t shape[] = { ROWS, COLS };
+    ckr_ckpt *c = NULL;
+    CHECK_OK(ckr_ckpt_create(NULL, &c, &e), &e);
+    CHECK_OK(ckr_ckpt_put(c, "done", "param", CKR_DTYPE_I64, 0, NULL, done, &e), &e);
+    for (int k = 0; k < ROWS * COLS; k++) values[0][k] = (float)k;
+    for (uint32_t r = 0; r < 3; r++) {
+        const bool own = rank < 0 || rank == (int)r;
+        const int64_t start[] = { 2 * r, 0 }, count[] = { 2, COLS };
+        CHECK_OK(ckr_ckpt_put_box(c, "w", "param", CKR_DTYPE_F32, 2, shape, r, start, count,
+                                  own ? values[0] + 2 * r * COLS : NULL, &e), &e);
+    }
+    for (int i = 0; i < COLS; i++) {
+        const uint32_t r = (uint32_t)i % 3;
+        const int64_t start[] = { 0, i }, count[] = { ROWS, 1 };
+        for (int k = 0; k < ROWS; k++) columns[i][k] = (float)(k * COLS + i);
+        CHECK_OK(ckr_ckpt_put_box(c, "w", "exp_avg", CKR_DTYPE_F32, 2, shape, r, start, count,
+                                  rank < 0 || rank == (int)r ? columns[i] : NULL, &e), &e);
+    }
+    return c;
+}
+
+static void boxes_are(const char *path)
+{
+    static const char *const at[] = { "w", "optimizer.state.w.exp_avg" };
+    float got[ROWS * COLS];
+    int64_t done = 0;
+    ckr_ckpt *c = opened(path);
+    ckr_read r = CKR_ZERO;
+    for (int i = 0; c && i < 2; i++) {
+        r.tensor = ckr_ckpt_tensor(c, at[i], "param");
+        if (!r.tensor) r.tensor = ckr_ckpt_tensor(c, "w", "exp_avg");
+        r.dst = got;
+        r.dst_size = sizeof got;
+        memset(got, 0, sizeof got);
+        CHECK_OK(ckr_ckpt_read(c, &r, 1, &e), &e);
+        CHECK(!memcmp(got, values[0], sizeof got));
+    }
+    r.tensor = c ? ckr_ckpt_tensor(c, "done", "param") : NULL;
+    r.dst = &done;
+    r.dst_size = sizeof done;
+    CHECK_OK(ckr_ckpt_read(c, &r, 1, &e), &e);
+    CHECK_INT(done, 77);
+    ckr_ckpt_close(c);
+}
+
+static ckr_plan *boxes_plan(const ckr_ckpt *c, const char *dialect)
+{
+    ckr_target to = CKR_ZERO;
+    ckr_plan *p = NULL;
+    to.dialect = dialect;
+    to.force = true;
+    CHECK_OK(ckr_plan_create(c, &to, 0, &p, &e), &e);
+    return p;
+}
+
+/* Each rank has its boxes and writes its file; in one process all at once, and into other forms. */
+static void boxes(void)
+{
+    char path[600], other[600];
+    int64_t done = 77;
+    ckr_ckpt *c[3];
+    ckr_plan *p[3];
+    snprintf(path, sizeof path, "%s/boxes", tmp);
+    for (int again = 0; again < 2; again++) {
+        for (int r = 0; r < 3; r++) {
+            c[r] = boxes_of(r, &done);
+            p[r] = boxes_plan(c[r], "dcp");
+            if (!p[r]) return;
+        }
+        for (int r = 0; r < 3; r++) {
+            CHECK(ckr_plan_write_end(p[0], path, &e) == CKR_E_NOT_FOUND);
+            CHECK(strstr(e.text, "has not written its file") != NULL);
+            CHECK_OK(ckr_plan_write_rank(p[r], path, (uint32_t)r, &e), &e);
+        }
+        CHECK_OK(ckr_plan_write_rank(p[1], path, 1, &e), &e);          /* once more */
+        CHECK(again || access(path, F_OK) != 0);
+        CHECK_OK(ckr_plan_write_end(p[0], path, &e), &e);
+        boxes_are(path);
+        CHECK(ckr_plan_write(p[0], path, NULL, &e) == CKR_E_ARG);
+        CHECK(strstr(e.text, "rank 1 is in another process") != NULL);
+        boxes_are(path);
+        for (int r = 0; r < 3; r++) {
+            ckr_plan_free(p[r]);
+            ckr_ckpt_close(c[r]);
+        }
+    }
+    c[0] = boxes_of(-1, &done);
+    for (int f = 0; f < 4; f++) {
+        snprintf(other, sizeof other, "%s/boxes_%s", tmp, forms[f].name);
+        ckr_plan_free(written(c[0], f, 0, 0, other));
+        boxes_are(other);
+    }
+    p[0] = boxes_plan(c[0], "safetensors");
+    CHECK(p[0] && ckr_plan_write_rank(p[0], other, 0, &e) == CKR_E_REFUSED);
+    ckr_plan_free(p[0]);
+    ckr_ckpt_close(c[0]);
+}
+
+/* Boxes that are not the tensor, and what no box can be. */
+static void boxes_wrong(void)
+{
+    const int64_t shape[] = { 4, 2 }, zero[] = { 0, 0 }, two[] = { 2, 2 }, three[] = { 3, 0 },
+                  half[] = { 2, 0 }, turned[] = { 2, 4 };
+    const float x[8] = { 0 };
+    ckr_ckpt *c = NULL;
+    ckr_plan *p = NULL;
+    CHECK_OK(ckr_ckpt_create(NULL, &c, &e), &e);
+#define BOX(shape, rank, start) \
+    ckr_ckpt_put_box(c, "w", "param", CKR_DTYPE_F32, 2, shape, rank, start, two, x, &e)
+    CHECK_OK(BOX(shape, 0, zero), &e);
+    CHECK(BOX(shape, 0, three) == CKR_E_ARG && BOX(turned, 0, zero) == CKR_E_ARG);
+    CHECK(BOX(shape, 1u << 30, half) == CKR_E_ARG && BOX(shape, 0, NULL) == CKR_E_ARG);
+    CHECK(ckr_ckpt_put(c, "w", "param", CKR_DTYPE_F32, 2, shape, x, &e) == CKR_E_ARG);
+    CHECK(ckr_plan_create(c, NULL, 0, &p, &e) == CKR_E_MISMATCH);
+    CHECK(e.item == CKR_ITEM_TENSOR_HOLE);
+    CHECK_OK(BOX(shape, 1, half), &e);
+    CHECK_OK(ckr_plan_create(c, NULL, 0, &p, &e), &e);
+    ckr_plan_free(p);
+    CHECK_OK(BOX(shape, 1, half), &e);
+    CHECK(ckr_plan_create(c, NULL, 0, &p, &e) == CKR_E_MISMATCH);
+    CHECK(e.item == CKR_ITEM_TENSOR_OVERLAP);
+    ckr_ckpt_close(c);
+#undef BOX
+}
+
 static void spoil(const char *path, const char *text, size_t n)
 {
     FILE *f = fopen(path, "wb");
@@ -448,6 +577,8 @@ int main(int argc, char **argv)
     RUN(decisions);
     RUN(mistakes);
     RUN(changed);
+    RUN(boxes);
+    RUN(boxes_wrong);
     t_remove_tree(tmp);
     return t_end();
 }

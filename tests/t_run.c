@@ -322,10 +322,10 @@ static void comparisons(void)
                 wrong++;
             }
         } while (odometer(x.t.n_dims, x.count, at));
-        w.n_differ = 0;
+        w.apart.n_differ = 0;
         CHECK(ckr__op_make(&t_ctx, &op, &x.t, x.start, x.count, &x.a, &b, NULL));
         CHECK(ckr__op_run(&w, &op, 0, UINT64_MAX / 2, NULL));
-        CHECK_INT(w.n_differ, wrong);
+        CHECK_INT(w.apart.n_differ, wrong);
         case_free(&x);
         ckr__ctx_free(&t_ctx);
     }

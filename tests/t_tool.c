@@ -138,10 +138,18 @@ static void help_is_true(void)
 
 static void path(void)
 {
+    char dir[600];
 #if !defined(_WIN32)
     says("inspect /dev/null", 3, "a device, a pipe or a socket");
 #endif
-    CHECK(run("convert " CKPT " @/loose.pt --to torch") == 0);
+    snprintf(dir, sizeof dir, "%s/loose", tmp);
+    CHECK(mkdir(dir, 0777) == 0);
+    says("inspect @/loose", 3, "holds nothing that a known framework writes");
+    CHECK(run("convert " CKPT " @/loose/a.pt --to torch") == 0);
+    says("inspect @/loose", 3, "it has 1 file of tensors: a.pt\n  remedy: name one of them");
+    CHECK(run("export " CKPT " @/loose/b.bin") == 0);
+    says("inspect @/loose", 3, "it has 2 files of tensors: a.pt, ...");
+    CHECK(run("inspect @/loose/b.bin") == 0);
 }
 
 static void endings(void)
@@ -178,6 +186,71 @@ static void endings(void)
     CHECK(run("inspect @/b") == 0);
 }
 
+/* Exits with `code`, and stdout has all of `words`, which are separated by |. */
+static void shows(const char *command, int code, const char *words)
+{
+    const int got = run(command);
+    char list[400];
+    const char *word;
+    snprintf(list, sizeof list, "%s", words);
+    for (word = strtok(list, "|"); word; word = strtok(NULL, "|"))
+        t_check(got == code && strstr(said, word), __FILE__, __LINE__,
+                "%s: exit %d, not %d, or no %s: %.300s%.1200s", command, got, code, word, noted,
+                said);
+}
+
+#define MASTERS "tests/data/nanotron/tp2_pp1_dp2_zero1_bf16_master/ckpt"
+
+/* What differs is said with dtype and place, in lines per slot and a list that has an end; two
+   dtypes may be equal after the cast; nothing is called the same that neither has. */
+static void diff(void)
+{
+    static const struct { const char *command; int code; const char *says; } rows[] = {
+        { "diff " CKPT " " CKPT, 0,
+          "the same: 84 tensors bit for bit, groups, schedules, random streams, progress\n"
+          "|neither    has places in the data\n" },
+        { "diff " CKPT " " MASTERS, 1,
+          "  param            21         21       0       0   0.00781   over 2^7\n|  step   "
+          "|A has the parameter only: |float32 -> bfloat16; as bfloat16 2 of 32 differ, 1 ulp, max "
+          "abs 0.00781 at [14]: 1 -> 1.008\n|  and 74 more (--limit all lists them)\n" },
+        { "diff " CKPT " " MASTERS " --limit 2", 1, "  and 82 more" },
+        { "diff " CKPT " " MASTERS " --json", 1,
+          "\"dtype\":[\"float32\",\"bfloat16\"]|\"as\":\"bfloat16\"|\"worst\":{\"index\":[14],"
+          "\"a\":1.0,\"b\":1.0078125}|\"both\":[\"params\",\"optimizer\",\"groups\",\"schedule\","
+          "\"rng\",\"progress\"],\"one\":[]" },
+        { "export " CKPT " @/diff.safetensors", 0, "" },
+        { "export " CKPT " @/half.safetensors --dtype bfloat16", 0, "" },
+        { "diff @/diff.safetensors @/diff.safetensors", 0,
+          "the same: 21 tensors bit for bit\n|has optimizer state, groups, schedules, random" },
+        { "diff @/diff.safetensors @/half.safetensors", 1,
+          "float32 -> bfloat16, equal as bfloat16\n" },
+        { "diff @/diff.safetensors @/half.safetensors --tolerance 0", 0,
+          "within     0: 21 tensors" },
+        { "diff " CKPT " " MASTERS " --tolerance 1", 0, "the same: 21 tensors|within     1: 84 " },
+        { "diff " CKPT " @/diff.safetensors", 1, "CKR_DIFF_GROUP|1 -> none" }
+    };
+    size_t i;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++)
+        shows(rows[i].command, rows[i].code, rows[i].says);
+    says("diff " CKPT " " CKPT " --tolerance lots", 2, "a number like 1e-6, or 2ulp");
+    says("diff " CKPT " " CKPT " --limit 0", 2, "a whole number from 1, or all");
+}
+
+/* --tensors takes a pattern behind the path; --stats reads what is listed. */
+static void stats(void)
+{
+    const char *shown = "post_attention_layernorm.weight";
+    shows("inspect " CKPT " --tensors", 0, shown);
+    shows("inspect " CKPT " --tensors *embedding* --stats", 0, "token_embedding|not finite");
+    CHECK(!strstr(said, shown));
+    shows("inspect --tensors=final " CKPT, 0, "final_layer_norm");
+    CHECK(!strstr(said, shown));
+    CHECK(run("inspect " CKPT " --tensors --stats --json") == 0);
+    CHECK(strstr(said, "\"stats\":{\"elements\":32,\"nan\":0,\"inf\":0,\"zeros\":0,\"min\":"));
+    says("inspect " CKPT " --tensors=zzz", 2, "no tensor has a name like \"zzz\"");
+    says("inspect " CKPT " --stats", 2, "goes with --tensors");
+}
+
 #if !defined(_WIN32)
 static int shell(const char *fmt, ...)
 {
@@ -202,6 +275,8 @@ static void man(void)
         CHECK(shell("groff -man -ww -Tascii %s/ckptresume.1 2>&1 > %s/man.txt", tmp, tmp) == 0);
         t_check(!said[0], __FILE__, __LINE__, "groff: %.300s", said);
         CHECK(shell("grep -q 'max-shard-size' %s/man.txt", tmp) == 0);
+    } else {
+        printf("skipped: the manual page's roff (no groff)\n");
     }
     if (shell("command -v mandoc") == 0)
         CHECK(shell("mandoc -T lint -W warning %s/ckptresume.1", tmp) == 0);
@@ -277,6 +352,7 @@ static void zsh(void)
 {
     CHECK(shell("%s help --zsh > %s/_ckptresume", tool, tmp) == 0);
     if (shell("command -v zsh") == 0) CHECK(shell("zsh -n %s/_ckptresume", tmp) == 0);
+    else printf("skipped: zsh reads its completions (no zsh)\n");
     CHECK(shell("head -n 1 %s/_ckptresume | grep -qx '#compdef ckptresume'", tmp) == 0);
 }
 #endif
@@ -292,6 +368,8 @@ int main(int argc, char **argv)
     RUN(help_is_true);
     RUN(path);
     RUN(endings);
+    RUN(diff);
+    RUN(stats);
 #if !defined(_WIN32)
     RUN(man);
     RUN(bash);

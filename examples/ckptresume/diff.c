@@ -231,15 +231,19 @@ static void slots_text(text *t, const slot_lines *s)
 {
     static const char *const titles[] = { "slot", "in both", "different", "only A", "only B",
                                           "max abs", "max ulp" };
+    uint64_t n;
     size_t i;
     table b;
+    int k;
     if (!s->n) return;
     text_str(t, "\n");
     table_begin(&b, 7, 126, titles);
     for (i = 0; i < s->n; i++) {
         const slot_line *l = &s->line[i];
         table_text(&b, l->slot);
-        table_count(&b, l->n[0] > l->only[0] ? l->n[0] - l->only[0] : 0);
+        for (k = 0, n = 0; k < 2; k++)     /* a master may stand beside a parameter          */
+            if (l->n[k] > l->only[k] + n) n = l->n[k] - l->only[k];
+        table_count(&b, n);
         table_count(&b, l->differ);
         table_count(&b, l->only[0]);
         table_count(&b, l->only[1]);
@@ -364,6 +368,8 @@ static void worst_values(text *t, const ckr_tensor_diff *x)
 static void worst_text(text *t, const ckr_tensor_diff *x)
 {
     const ckr_tensor *a = x->a ? x->a : x->b, *b = x->b ? x->b : x->a;
+    if (strcmp(a->slot, x->slot) != 0) text_str(t, "A has the parameter only: ");
+    if (strcmp(b->slot, x->slot) != 0) text_str(t, "B has the parameter only: ");
     if (x->where) text_str(t, x->where < 0 ? "only in A: " : "only in B: ");
     if (x->where || a->dtype != b->dtype) text_str(t, ckr_dtype_name(a->dtype));
     if (a->dtype != b->dtype) text_fmt(t, " -> %s", ckr_dtype_name(b->dtype));
@@ -432,13 +438,16 @@ static void result_text(text *t, const options *o, const answer *r)
 {
     const uint32_t tensors = CKR_PARAMS | CKR_OPTIMIZER;
     const char *verdict = r->same ? "the same:" : "different:";
+    uint64_t i, n = ckr_ckpt_state(r->a)->n_tensors;
     text line;
     memset(&line, 0, sizeof line);
     label(t, "result");
     text_painted(t, r->same ? PAINT_GREEN : PAINT_YELLOW, verdict);
     text_str(&line, " ");
     if (r->same && r->d->both & tensors) {
-        text_plural(&line, ckr_ckpt_state(r->a)->n_tensors - r->n_within, "tensor", "tensors");
+        for (i = 0; i < r->d->n_tensors; i++)
+            n -= !strcmp(r->d->tensors[i].a->slot, r->d->tensors[i].slot);
+        text_plural(&line, n, "tensor", "tensors");
         text_str(&line, " bit for bit");
     }
     if (r->same) components_text(&line, r->d->both & ~tensors, r->d->both & tensors ? ", " : "");

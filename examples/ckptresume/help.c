@@ -8,8 +8,9 @@ static int verb_help(job *j);
 const verb all_verbs[] = {
     { "inspect", VERB_INSPECT, 1, verb_inspect, "inspect PATH",
       "what is in this checkpoint, and is it whole",
-      "Reads only metadata, no tensor byte. PATH is a file, a checkpoint directory, or a run "
-      "directory: there the newest "
+      "Reads only metadata, no tensor byte but for --stats: in --json elements, nan, inf, zeros, "
+      "and of the finite ones min, max, mean, std (of a population). PATH is a "
+      "file, a checkpoint directory, or a run directory: there the newest "
       "complete checkpoint is taken as the framework itself would choose it, and named.",
       "ckptresume inspect checkpoints/ --tensors" },
     { "tree", VERB_TREE, 1, verb_tree, "tree FILE [--select POINTER]",
@@ -43,7 +44,14 @@ const verb all_verbs[] = {
       "ckptresume digest checkpoints/ --quiet" },
     { "diff", VERB_DIFF, 2, verb_diff, "diff A B",
       "semantic difference of two checkpoints of any format and topology",
-      "Tensors are compared bit for bit, groups per parameter. Exits 1 when anything differs.",
+      "Tensors are compared bit for bit, those of two dtypes as the narrower one, a master with "
+      "the fp32 parameter of a side that has none; groups per parameter; schedules of two "
+      "frameworks by the LR to come. First a line per slot, then the worst tensors of each slot. "
+      "--json has all of them: name, slot, dtype and shape of A and B; elements that differ; "
+      "max_abs; max_ulp, steps from float to float and over 0 where signs differ; as, the dtype "
+      "they were compared in, or null; signs that differ; worst, its index and values. `both` and "
+      "`one` are the components that both have, or one; of others nothing is said. Exits 1 when "
+      "anything differs.",
       "ckptresume diff checkpoints/ resharded/" },
     { "check", VERB_CHECK, 1, verb_check, "check PATH",
       "read every byte: checksums, completeness, replicas and ties equal, masters, digests",
@@ -396,6 +404,7 @@ static void help_man(text *t)
         doc_item(&d, 0, exit_codes[i][0], exit_codes[i][1]);
     doc_head(&d, "Environment");
     doc_item(&d, 0, "NO_COLOR", "not empty: no colors, unless --color always");
+    doc_item(&d, 0, "COLUMNS", "columns of a line: else the terminal's, or 100 without one");
 }
 
 static int help_json(job *j, const verb *one)

@@ -125,11 +125,11 @@ static const char *verdict_paint(const outcome *o)
                          : PAINT_GREEN;
 }
 
-/* The first 8, unless all are asked for. */
+/* The first 6, unless all are asked for. */
 static void plan_files(text *t, const ckr_plan_facts *f, bool all)
 {
     static const char *const titles[] = { "bytes", "file" };
-    const uint64_t shown = all || f->n_files < 8 ? f->n_files : 8;
+    const uint64_t shown = all || f->n_files < 6 ? f->n_files : 6;
     table b;
     uint64_t i;
     if (f->n_files < 2) return;

@@ -4,11 +4,13 @@
 
 #include <ctype.h>
 
-static const char *const format_names[] = { "auto",   "safetensors", "torch_zip", "torch_legacy",
-                                            "pickle", "npy",         "npz",       "json",
-                                            "yaml",   "dcp",         "llmc",      "text" };
-const char format_words[] = "auto safetensors torch_zip torch_legacy pickle npy npz json yaml dcp "
-                            "llmc text";
+#define FORMATS(X)                                                                                \
+    X(safetensors) X(torch_zip) X(torch_legacy) X(pickle) X(npy) X(npz) X(json) X(yaml) X(dcp)    \
+    X(llmc) X(text)
+#define FORMAT_NAME(x) , #x
+#define FORMAT_WORD(x) " " #x
+static const char *const format_names[] = { "auto" FORMATS(FORMAT_NAME) };
+const char format_words[] = "auto" FORMATS(FORMAT_WORD);
 
 const char *format_name(ckr_format f)
 {
@@ -236,7 +238,7 @@ void report_entry(text *t, const ckr_note *n)
 }
 
 /* Takes a note up: into the line that says the same, else as a line of its own, of which there are
-   four of each code and `most` in all. */
+   three of each code and `most` in all. */
 static size_t report_take(alike *lines, size_t n, size_t most, const ckr_note *note)
 {
     uint64_t count;
@@ -250,7 +252,7 @@ static size_t report_take(alike *lines, size_t n, size_t most, const ckr_note *n
         lines[i].sum += count;
         return n;
     }
-    if (same == 4 || n == most) {
+    if (same == 3 || n == most) {
         lines[same ? last : n - 1].hidden++;
         return n;
     }

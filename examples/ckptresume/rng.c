@@ -2,7 +2,7 @@
 
 #include "tool.h"
 
-enum { RNG_DRAWS = 8, RNG_ROWS = 24 };
+enum { RNG_DRAWS = 8, RNG_ROWS = 21 };
 
 typedef struct rng_draws {
     uint32_t n;

@@ -66,6 +66,7 @@ static void setting_value(text *t, const ckr_run_setting *x, const char *out, bo
     } else if (python && x->value->kind == CKR_NODE_BOOL)
         text_str(t, x->value->u.b ? "True" : "False");
     else if (python && x->value->kind == CKR_NODE_NONE) text_str(t, "None");
+    else if (python && x->value->kind == CKR_NODE_FLOAT) text_double(t, x->value->u.f);
     else json_node(&w, NULL, x->value);
 }
 
@@ -254,7 +255,7 @@ static void settings_place(text *t, const char *place, const ckr_run_setting **l
 
 /* What goes wrong without setting k and those of its place that have the same reason; said at the
    first of them. */
-static void settings_why(text *t, const ckr_plan_facts *f, uint64_t k)
+static bool settings_why(text *t, const ckr_plan_facts *f, uint64_t k, bool shown)
 {
     const ckr_run_setting *x = &f->settings[k], *y;
     bool first = true;
@@ -264,14 +265,45 @@ static void settings_why(text *t, const ckr_plan_facts *f, uint64_t k)
     for (i = 0; i < f->n_settings; i++) {
         y = &f->settings[i];
         if (strcmp(y->place, x->place) != 0 || strcmp(y->otherwise, x->otherwise) != 0) continue;
-        if (i < k) return;
+        if (i < k) return false;
         text_fmt(&line, "%s%s", first ? x->needed ? "without " : "" : ", ", y->key);
         first = false;
     }
     text_fmt(&line, ": ");
     text_str(&line, x->otherwise);
-    text_pad(t, 6);
-    text_wrapped(t, &line, 8, 6);
+    if (shown) text_pad(t, 6);
+    if (shown) text_wrapped(t, &line, 8, 6);
+    else text_free(&line);
+    return true;
+}
+
+/* A line of a form, wrapped at blanks outside of quotes; a shell reads on behind a backslash, and
+   YAML's lines stay. */
+static void settings_wrap(text *t, const char *place, const char *s, size_t n)
+{
+    const bool shell = !strcmp(place, "command line") || !strcmp(place, "torchtitan") ||
+                       !strncmp(place, "make ", 5),
+               whole = strstr(place, ".yaml") != NULL;
+    size_t i, from = 0, column = 4;
+    char quote = 0;
+    text_pad(t, column);
+    for (i = 0; i <= n; i++) {
+        const char ch = i < n ? s[i] : ' ';
+        if (i < n && quote) quote = ch == quote ? 0 : quote;
+        else if (i < n && (ch == '\'' || ch == '"')) quote = ch;
+        if (i < n && (ch != ' ' || quote || whole)) continue;
+        if (column > 4 && t->width && column + 1 + (i - from) + (shell ? 2 : 0) > t->width) {
+            text_str(t, shell ? " \\\n" : "\n");
+            text_pad(t, column = 6);
+        } else if (column > 4) {
+            text_str(t, " ");
+            column++;
+        }
+        text_put(t, s + from, i - from);
+        column += i - from;
+        from = i + 1;
+    }
+    text_str(t, "\n");
 }
 
 /* One form after the other, one for each place; `why`: what goes wrong without, behind each. Else
@@ -290,23 +322,28 @@ bool settings_text(text *t, const ckr_plan_facts *f, const char *out, bool why)
         if (k < i) continue;
         for (k = i, n = 0; k < f->n_settings; k++)
             if (!strcmp(f->settings[k].place, place)) list[n++] = &f->settings[k];
-        if (why) text_fmt(t, "  %s\n    ", place);
+        if (why) text_fmt(t, "  %s\n", place);
         else if (places++ || n < f->n_settings) text_fmt(t, "# %s\n", place);
         if (why) {
             text body;
-            size_t at;
+            size_t at, line;
             memset(&body, 0, sizeof body);
             settings_place(&body, place, list, n, dir, false);
-            for (at = 0; at < body.n; at++) {
-                text_put(t, body.data + at, 1);
-                if (body.data[at] == '\n' && at + 1 < body.n) text_str(t, "    ");
+            for (at = 0; at < body.n; at += line + 1) {
+                const char *end = (const char *)memchr(body.data + at, '\n', body.n - at);
+                line = end ? (size_t)(end - (body.data + at)) : body.n - at;
+                settings_wrap(t, place, body.data + at, line);
             }
             text_free(&body);
         } else {
             settings_place(t, place, list, n, dir, n < f->n_settings);
         }
-        for (k = i; why && k < f->n_settings; k++)
-            if (!strcmp(f->settings[k].place, place)) settings_why(t, f, k);
+        for (k = i, n = 0; why && k < f->n_settings; k++)
+            if (!strcmp(f->settings[k].place, place))
+                n += settings_why(t, f, k, n < 5 || t->verbose);
+        if (n > 5 && why && !t->verbose)
+            text_fmt(t, "      and %llu more reasons (--verbose lists them)\n",
+                     (unsigned long long)(n - 5));
     }
     failed = failed || !list;
     free((void *)list);

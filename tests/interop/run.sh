@@ -62,6 +62,7 @@ fi
 [ -z "${only_venv:-}" ] || exit 0
 rc=0
 "$py" tests/interop/check.py "$@" || rc=1
+[ $# -ne 0 ] || "$py" tests/interop/values.py ./ckptresume build/values || rc=1
 [ $# -ne 0 ] || "$py" tests/interop/shards.py ./ckptresume || rc=1
 [ $# -ne 0 ] || "$py" tests/interop/py.py ./ckptresume build/libckptresume.so.0 --few 2 tests/data/* || rc=1
 [ $# -ne 0 ] || "$py" tests/interop/matrix.py ./ckptresume || rc=1
