@@ -11,7 +11,8 @@
         plan.write("out")                               # appears whole or not at all
 
 The bytes are read straight into the array's memory, as a box of the logical tensor, whatever ranks and files hold it.
-The shared library is found by CKPTRESUME_LIB, beside this file, in ../build, or where the system keeps its libraries. A failure is a ckptresume.Error, with the file, the place, what was found, and what to do.
+The shared library is found by CKPTRESUME_LIB, beside this file, in ../build, or where the system keeps its libraries. A
+failure is a ckptresume.Error, with the file, the place, what was found, and what to do.
 `python3 ckptresume.py PATH` prints what is in a checkpoint. Python 3.8 or newer.
 """
 
