@@ -2365,7 +2365,7 @@ static const struct { const char *flag, *field, *values, *prefix; } ckr__fields[
     { "--rng", "ckr_target.rng", " keep remap reseed ", "CKR_RNG_" },
     { "--without", "ckr_target.without", " params optimizer groups schedule rng progress data ",
       "CKR_" },
-    { "--only", "ckr_target.without, all but",
+    { "--only", "ckr_target.without = all but",
       " params optimizer groups schedule rng progress data ", "CKR_" },
     { "--zero", "ckr_target.topology.zero", " 0 ", "CKR_ZERO_OFF" },
     { "--rewarm-steps", "ckr_target.rewarm_steps", NULL, NULL },
@@ -2448,36 +2448,44 @@ static const char *ckr__field_values(int i, const char *p, ckr__text *out)
     return p;
 }
 
-/* Does a value follow, or its place: N, FILE, KIND:... */
+/* Does a value follow, or its place: N, FILE, KIND:... Names follow where it is not left out. */
 static bool ckr__field_given(int i, const char *p)
 {
-    const size_t n = strcspn(p, " ,;.");
-    return ckr__field_value(i, p) || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') ||
-           memchr(p, ':', n) || !strcmp(ckr__fields[i].flag, "--to") ||
-           !strcmp(ckr__fields[i].flag, "--variant");
+    static const char *const names[] = { "--to", "--variant", "--dialect", "--dtype", "--slots" };
+    bool named = false;
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+        named = named || !strcmp(ckr__fields[i].flag, names[k]);
+    if (!strncmp(p, "out", 3)) return false;
+    return named || ckr__field_value(i, p) || (*p >= 'A' && *p <= 'Z') ||
+           (*p >= '0' && *p <= '9') || memchr(p, ':', strcspn(p, " ,;."));
 }
 
 /* A text with fields for the tool's flags, into `size` bytes; what is too long is cut. */
 static const char *ckr__in_fields(const char *p, char *dst, size_t size)
 {
     ckr__text out = { dst, size, 0 };
+    bool given = false;
     while (*p) {
         const char *at = strstr(p, "--");
         const int i = at ? ckr__field_at(at) : -1;
         if (!at) at = p + strlen(p);
+        if (given && i >= 0 && at == p + 1) ckr__text_put(&out, ",", 1);   /* two flags in a row */
         ckr__text_put(&out, p, (size_t)(at - p));
         p = at;
-        if (i >= 0) {
-            const char *field = ckr__fields[i].field;
-            ckr__text_put(&out, field, strlen(field));
-            p += strlen(ckr__fields[i].flag);
-            if (*p == ' ' && ckr__field_given(i, p + 1)) {
-                ckr__text_put(&out, " = ", strcmp(field, "ckr_target.sets") ? 3 : 1);
-                p = ckr__field_values(i, p + 1, &out);
-            }
-        } else if (*p) {
+        given = false;
+        if (i < 0) {
             for (; ckr__is_flag_char(*p); p++) ckr__text_put(&out, p, 1);
+            continue;
         }
+        const char *field = ckr__fields[i].field;
+        ckr__text_put(&out, field, strlen(field));
+        p += strlen(ckr__fields[i].flag);
+        given = *p == ' ' && ckr__field_given(i, p + 1);
+        if (!given) continue;
+        const bool list = !strcmp(field, "ckr_target.sets") || strchr(field, '=');
+        ckr__text_put(&out, list ? " " : " = ", list ? 1 : 3);
+        p = ckr__field_values(i, p + 1, &out);
+        while (*p && *p != ' ' && *p != ',' && *p != ';') ckr__text_put(&out, p++, 1);
     }
     return dst;
 }
@@ -58593,7 +58601,7 @@ static ckr_result ckr__mg_defects(ckr__mg *r)
     return ckr__say(r->c, "CKR_W_MEGATRON_DEFECT", CKR_LOST, "optimizer", text, NULL,
                     "Megatron core 0.15 to 0.19 cut the optimizer's buckets at wrong offsets when "
                     "it wrote this: masters and moments are other parameters'",
-                    "convert --repair");
+                    "convert it with --repair");
 }
 
 /* >>megatron.dist.read -------------------------------------------------------- */

@@ -455,6 +455,40 @@ static void no_such_parameters(void)
     CHECK(fault.blocks == 0);
 }
 
+/* Without memory nothing was put, and the next try puts it. */
+static void puts_without_memory(void)
+{
+    static const char *const params[] = { "a", "b" };
+    const ckr_hyper lr = { "lr", 0.001 };
+    ckr_result r;
+    size_t size;
+    unsigned long n = 0;
+    ckr_ckpt *from = scheduled(COSINE, 5, &r);
+    if (!from) return;
+    for (int what = 0; what < 3; what++)
+        for (r = CKR_E_NOMEM, n = 0; r != CKR_OK && n < 200; n++) {
+            ckr_ckpt *c = what == 0 ? plain_of("a", CKR_DTYPE_F32) : scheduled(NULL, 0, &r);
+            fault.kind = FAULT_ALLOC;
+            fault.at = fault.calls[FAULT_ALLOC] + 1 + n;
+            r = what == 0   ? ckr_ckpt_put_group(c, "g", params, 2, &lr, 1, &err)
+                : what == 1 ? ckr_ckpt_put_decided(c, ckr_ckpt_schedule(from, 0), 7, &err)
+                            : ckr_schedule_text(ckr_ckpt_schedule(from, 0), NULL, 0, &size, &env,
+                                                &err);
+            CHECK(r == CKR_OK || r == CKR_E_NOMEM);
+            fault.at = 0;
+            if (what == 0 && r != CKR_OK) {
+                CHECK(!ckr_ckpt_state(c)->n_groups);
+                CHECK_OK(ckr_ckpt_put_group(c, "g", params, 2, &lr, 1, &err), &err);
+                CHECK(ckr_ckpt_state(c)->n_groups == 1);
+            }
+            if (what == 1) CHECK(ckr_ckpt_state(c)->n_schedules == (r == CKR_OK));
+            ckr_ckpt_close(c);
+            CHECK(fault.blocks == 0);      /* since this checkpoint was made                    */
+        }
+    CHECK(r == CKR_OK && n > 1);
+    ckr_ckpt_close(from);
+}
+
 /* The same bytes in another shape are another tensor. */
 static void other_shapes(void)
 {
@@ -1136,6 +1170,7 @@ int main(int argc, char **argv)
     RUN(nulls);
     RUN(no_choices);
     RUN(no_such_parameters);
+    RUN(puts_without_memory);
     RUN(other_shapes);
     RUN(put_after_plan);
     RUN(targets_of_one_file);

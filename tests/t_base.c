@@ -554,6 +554,11 @@ static void words_of_who_asks(void)
           "take option vpp = 1; --no-load-optim is the framework's, --to-do is nobody's" },
         { "--to dcp and --mode continue, a--b --",
           "ckr_target.dialect = dcp and ckr_target.mode = CKR_MODE_CONTINUE, a--b --" },
+        { "leave --variant out: it is --only params; --lr-policy rewarm --rewarm-steps N",
+          "leave ckr_target.variant out: it is ckr_target.without = all but CKR_PARAMS; "
+          "ckr_target.lr_policy = CKR_LR_REWARM, ckr_target.rewarm_steps = N" },
+        { "name it with --dialect dcp or deepspeed", "name it with ckr_open_desc.dialect = dcp or "
+          "deepspeed" },
         { "--zero 1 or --strict or --mode", "ckr_target.topology.zero = 1 or ckr_target.strict or "
           "ckr_target.mode" }
     };
