@@ -39637,6 +39637,20 @@ static void ckr__fsdp_dist(const ckr__fsdp *f, uint32_t rank, const char *path, 
                       (long long)d->rank);
 }
 
+/* A parameter of rank 0's model; its index. */
+static uint64_t ckr__fsdp_param_new(ckr__fsdp *f, const char *key, const ckr_node *n)
+{
+    const ckr_view *v = n->u.view;
+    ckr__fsdp_param *p = CKR__PUSH(ckr__fsdp_param, f->c, f->params, f->n_params);
+    p->key = key;
+    p->name = *f->head ? ckr__printf(f->c, "%s%s", f->head, key) : key;
+    p->node = n;
+    p->buffer = !v->dist;
+    ckr__numel(v->n_dims, v->shape, &p->numel);
+    ckr__map_put(&f->names, key, strlen(key), f->n_params - 1, NULL);
+    return f->n_params - 1;
+}
+
 /* A tensor of a rank's model; views[i] is parameter i's of this rank. */
 static void ckr__fsdp_weight(ckr__fsdp *f, uint32_t rank, const char *key, const ckr_node *n,
                              const ckr_view **views)
@@ -39655,16 +39669,7 @@ static void ckr__fsdp_weight(ckr__fsdp *f, uint32_t rank, const char *key, const
     if (why)
         ckr__fail_with(f->c, CKR_ITEM_RANK_DIFFERS, path, key, why, ckr__fsdp_remedy);
     if (ckr__failed(f->c)) return;
-    if (!met) {
-        ckr__fsdp_param *p = CKR__PUSH(ckr__fsdp_param, f->c, f->params, f->n_params);
-        p->key = key;
-        p->name = *f->head ? ckr__printf(f->c, "%s%s", f->head, key) : key;
-        p->node = n;
-        p->buffer = !v->dist;
-        ckr__numel(v->n_dims, v->shape, &p->numel);
-        at = f->n_params - 1;
-        ckr__map_put(&f->names, key, strlen(key), at, NULL);
-    }
+    if (!met) at = ckr__fsdp_param_new(f, key, n);
     if (!ckr__failed(f->c)) views[at] = v;
 }
 
@@ -41932,31 +41937,34 @@ typedef struct ckr__nt_index {
     uint64_t n;
 } ckr__nt_index;
 
+/* Has this rank a part of the parameter? `copy`: the second one of a tied embedding, which comes
+   last on its stage. */
+static bool ckr__nt_on_rank(const ckr__nt *r, const ckr__rankfile *f, const ckr__nt_param *p,
+                            bool copy)
+{
+    const int64_t pp = f->at[CKR__PP],
+                  home = p->pp >= 0 ? p->pp : p->block >= 0 ? (int64_t)r->owner[p->block] : 0;
+    const uint32_t tp = f->at[CKR__TP];
+    int64_t begin = 0, end = 1;
+    if (copy ? !r->tied || home == pp || pp != (int64_t)r->owner[r->layers + 2] : home != pp)
+        return false;
+    if (r->of.zero)
+        ckr__nt_zero_range(ckr__block_numel(p->blocks[p->sharded ? tp : 0]), r->of.dp,
+                           f->at[CKR__DP], &begin, &end);
+    return !(p->tp0_only && tp > 0) && begin < end;
+}
+
 /* Without state (step 0, SGD) there are no names: index i is the i-th master, or else the i-th
    parameter of the stage in the registered order, of which the rank has a part. */
 static ckr_result ckr__nt_nameless(ckr__nt *r, const ckr__rankfile *f, const ckr_node *masters,
                                    uint64_t most, ckr__nt_index *x)
 {
-    const int64_t pp = f->at[CKR__PP];
-    const uint32_t tp = f->at[CKR__TP];
     for (uint64_t k = 0; k < most; k++) {
-        /* the second copy of a tied embedding comes last on its stage */
         const bool copy = !masters && k == r->n_params;
         ckr__nt_param *p =
             masters ? ckr__nt_find(r, f, masters->u.items[2 * k]) : r->modules[copy ? 0 : k];
-        int64_t begin = 0, end = 1;
         if (!p) return r->c->err->code;
-        if (!masters) {
-            int64_t home = p->pp >= 0 ? p->pp : p->block >= 0 ? (int64_t)r->owner[p->block] : 0;
-            if (copy ? !r->tied || home == pp || pp != (int64_t)r->owner[r->layers + 2]
-                     : home != pp)
-                continue;
-            if (p->tp0_only && tp > 0) continue;
-            if (r->of.zero)
-                ckr__nt_zero_range(ckr__block_numel(p->blocks[p->sharded ? tp : 0]), r->of.dp,
-                                   f->at[CKR__DP], &begin, &end);
-        }
-        if (begin < end) x->param[x->n++] = p;
+        if (masters || ckr__nt_on_rank(r, f, p, copy)) x->param[x->n++] = p;
     }
     return CKR_OK;
 }
@@ -42468,12 +42476,33 @@ static ckr_result ckr__nt_read_random(ckr__nt *r)
 
 /* >>nanotron.read ------------------------------------------------------------- */
 
+/* Tokens that were consumed: as told, else samples by their length, of each stage where stages of
+   the data are told; -1: a length or a number that no run has. */
+static int64_t ckr__nt_tokens(const ckr__nt *r, const ckr_node *metas)
+{
+    const ckr_node *stages = ckr_node_get(metas, "data_stages");
+    int64_t length = 4096, sum = 0, n = r->s->progress.samples;
+    if (ckr_node_i64(ckr_node_get(metas, "consumed_tokens_total"), &sum)) return sum;
+    ckr_node_i64(ckr_node_find(r->config.root, "/tokens/sequence_length"), &length);
+    if (n < 0 || length < 0 || length > INT32_MAX) return -1;
+    if (!ckr_node_is_list(stages)) return n < INT64_MAX / (length + 1) ? n * length : -1;
+    for (uint64_t i = 0; i < stages->count; i++) {
+        int64_t len = length;
+        n = 0;
+        ckr_node_i64(ckr_node_get(stages->u.items[i], "consumed_train_samples"), &n);
+        ckr_node_i64(ckr_node_get(stages->u.items[i], "sequence_length"), &len);
+        if (n < 0 || len < 0 || len > INT32_MAX || n > ((int64_t)1 << 31) || sum > INT64_MAX / 2)
+            return -1;
+        sum += n * len;
+    }
+    return sum;
+}
+
 static ckr_result ckr__nt_progress(ckr__nt *r)
 {
-    const ckr_node *m = ckr_node_get(r->meta.root, "metas"),
-                   *stages = ckr_node_get(m, "data_stages");
+    const ckr_node *m = ckr_node_get(r->meta.root, "metas");
     ckr_state *s = r->s;
-    int64_t length = 4096, sum = 0, named;
+    int64_t named;
     r->version = ckr_node_str(ckr_node_get(r->meta.root, "version"));
     if (ckr__release(r->version) / 1000 > 1005)
         return ckr__fail(r->c->err, CKR_ITEM_NANOTRON_VERSION, r->meta.path, CKR_NO_OFFSET,
@@ -42489,23 +42518,7 @@ static ckr_result ckr__nt_progress(ckr__nt *r)
             (long long)named);
     s->progress.step = r->step;
     ckr_node_i64(ckr_node_get(m, "consumed_train_samples"), &s->progress.samples);
-    if (ckr_node_i64(ckr_node_get(m, "consumed_tokens_total"), &s->progress.tokens)) return CKR_OK;
-    ckr_node_i64(ckr_node_find(r->config.root, "/tokens/sequence_length"), &length);
-    if (s->progress.samples < 0 || length < 0 || length > INT32_MAX) return CKR_OK;
-    if (!ckr_node_is_list(stages)) {
-        if (s->progress.samples < INT64_MAX / (length + 1))
-            s->progress.tokens = s->progress.samples * length;
-        return CKR_OK;
-    }
-    for (uint64_t i = 0; i < stages->count; i++) {
-        int64_t n = 0, len = length;
-        ckr_node_i64(ckr_node_get(stages->u.items[i], "consumed_train_samples"), &n);
-        ckr_node_i64(ckr_node_get(stages->u.items[i], "sequence_length"), &len);
-        if (n < 0 || len < 0 || len > INT32_MAX || n > ((int64_t)1 << 31) || sum > INT64_MAX / 2)
-            return CKR_OK;
-        sum += n * len;
-    }
-    s->progress.tokens = sum;
+    s->progress.tokens = ckr__nt_tokens(r, m);
     return CKR_OK;
 }
 
@@ -49267,6 +49280,21 @@ static void ckr__lm_options(ckr__lm_job *x)
     ckr__lm_hyper(x);
 }
 
+/* For the side file: the ranks that were known, of how many processes, and those that were written,
+   where the place in the data is counted anew. */
+static void ckr__lm_carry(ckr__lm_job *x)
+{
+    if (!x->P || x->c->refused) return;
+    x->out->carried = ckr__make_dict(
+        x->c, "dialect", ckr__make_str(x->c, "llmc"), "step", ckr__make_int(x->c, x->step),
+        "processes", ckr__make_int(x->c, x->processes), "ranks",
+        ckr__lm_carry_ranks(x->c, x->from, x->P, false), CKR__END);
+    if (!x->out->carried || !x->tokens) return;        /* in samples of how many tokens     */
+    ckr__node_set(x->c, x->out->carried, "unit", ckr__make_int(x->c, (int64_t)x->old_unit));
+    ckr__node_set(x->c, x->out->carried, "written",
+                  ckr__lm_carry_ranks(x->c, x->wrote, x->Q, true));
+}
+
 static void ckr__lm_emit_all(ckr__lm_job *x)
 {
     const ckr_leftover *left = x->s->leftovers;
@@ -49287,16 +49315,7 @@ static void ckr__lm_emit_all(ckr__lm_job *x)
     if (ckr__failed(x->c)) return;
     if (!x->c->refused) ckr__lm_say_places(x);
     ckr__lm_file(x, ckr__printf(x->c, "DONE_%08lld", (long long)x->step), CKR_FORMAT_TEXT);
-    if (x->P && !x->c->refused)        /* the ranks that were known, of how many processes   */
-        x->out->carried = ckr__make_dict(
-            x->c, "dialect", ckr__make_str(x->c, "llmc"), "step", ckr__make_int(x->c, x->step),
-            "processes", ckr__make_int(x->c, x->processes), "ranks",
-            ckr__lm_carry_ranks(x->c, x->from, x->P, false), CKR__END);
-    if (x->out->carried && x->tokens) {        /* counted anew, in samples of how many tokens     */
-        ckr__node_set(x->c, x->out->carried, "unit", ckr__make_int(x->c, (int64_t)x->old_unit));
-        ckr__node_set(x->c, x->out->carried, "written",
-                      ckr__lm_carry_ranks(x->c, x->wrote, x->Q, true));
-    }
+    ckr__lm_carry(x);
     if (x->m) ckr__loose_put(x->out, &x->m->loose, x->m->dir, "");
     for (uint64_t i = 0; x->m && i < x->s->n_leftovers; i++)
         if (ckr__path_ends(left[i].path, "/"))
@@ -49844,11 +49863,19 @@ static void ckr__ds_places(ckr__ds *r)
     }
 }
 
+/* Samples of an update: as the configuration says, else by its parts. */
+static int64_t ckr__ds_samples(const ckr__ds *r)
+{
+    int64_t batch[3] = { 0, 1, 0 };
+    for (int i = 0; i < 3; i++) ckr_node_i64(ckr_node_get(r->config, ckr__ds_batch[i]), &batch[i]);
+    return batch[2] > 0 && batch[2] <= 1 << 30 ? batch[2]
+                                               : ckr__batch_of(batch[0], batch[1], r->dp);
+}
+
 /* Which files there are, which model's file comes first, and what it says of the sizes. */
 static void ckr__ds_sizes(ckr__ds *r)
 {
     ckr__fileset *k = &r->files;
-    int64_t batch[3] = { 0, 1, 0 };
     k->missing_remedy = "restore the file, or take an earlier step";
     k->copies = r->universal = ckr__dir_has(r->c, r->dir, "zero", CKR_FILE_DIR);
     ckr__fileset_of(k, r->c, r->dir, ckr__ds_forms, false);
@@ -49868,9 +49895,7 @@ static void ckr__ds_sizes(ckr__ds *r)
     ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &r->s->progress.step);
     r->dp = ckr__ds_u32(r->meta, "dp_world_size");
     r->mp = ckr__ds_u32(r->meta, "mp_world_size");
-    for (int i = 0; i < 3; i++) ckr_node_i64(ckr_node_get(r->config, ckr__ds_batch[i]), &batch[i]);
-    r->s->batch = batch[2] > 0 && batch[2] <= 1 << 30 ? batch[2]
-                                                      : ckr__batch_of(batch[0], batch[1], r->dp);
+    r->s->batch = ckr__ds_samples(r);
     if (!r->dp) ckr__ds_bad(r, first, "dp_world_size", "a number of ranks");
     if (!r->mp) ckr__ds_bad(r, first, "mp_world_size", "a number of ranks");
     const ckr_node *module = ckr_node_get(r->meta, "module");
@@ -51595,23 +51620,11 @@ static bool ckr__ds_cut_fits(const ckr__ds *r, const uint64_t *cut, const ckr__d
     return !tied || n - 1 >= cut[r->mp - 1];
 }
 
-/* What a layer weighs by a method of PipelineModule: its parameters, or one if it is of the kind
-   that most layers are of ("type:..."). */
-static double *ckr__ds_weights(ckr__ds_job *x, uint64_t n, bool tied, int method)
+/* Of n layers with `count` parameters each those that weigh as most do weigh one, others none. */
+static double *ckr__ds_kinds(ckr__ctx *c, double *w, const uint64_t *count, uint64_t n)
 {
-    const ckr__ds *r = x->ds;
-    double *w = CKR__NEW_N(x->c, double, n);
-    uint64_t *count = CKR__NEW_N(x->c, uint64_t, n), *same = CKR__NEW_N(x->c, uint64_t, n),
-             best = 0;
-    if (!w || !count || !same) return NULL;
-    for (uint64_t i = 0; i < r->n_params; i++) {
-        const ckr__ds_param *p = r->params[i];
-        if (p->layer < 0) continue;
-        if (!p->frozen) w[p->layer] += (double)p->numel;
-        if (!p->frozen && p->tied && tied) w[n - 1] += (double)p->numel;
-        count[p->layer]++;
-    }
-    if (method == 1) return w;
+    uint64_t *same = CKR__NEW_N(c, uint64_t, n), best = 0;
+    if (!same) return NULL;
     for (uint64_t i = 0; i < n; i++) {
         for (uint64_t k = 0; k < n && count[i]; k++)
             same[i] += count[i] == count[k] && ckr__same(w[i], w[k]);
@@ -51619,6 +51632,24 @@ static double *ckr__ds_weights(ckr__ds_job *x, uint64_t n, bool tied, int method
     }
     for (uint64_t i = 0; i < n; i++) w[i] = count[i] && same[i] == same[best] ? 1 : 0;
     return w;
+}
+
+/* What a layer weighs by a method of PipelineModule: its parameters, or one if it is of the kind
+   that most layers are of ("type:..."). */
+static double *ckr__ds_weights(ckr__ds_job *x, uint64_t n, bool tied, int method)
+{
+    const ckr__ds *r = x->ds;
+    double *w = CKR__NEW_N(x->c, double, n);
+    uint64_t *count = CKR__NEW_N(x->c, uint64_t, n);
+    if (!w || !count) return NULL;
+    for (uint64_t i = 0; i < r->n_params; i++) {
+        const ckr__ds_param *p = r->params[i];
+        if (p->layer < 0) continue;
+        if (!p->frozen) w[p->layer] += (double)p->numel;
+        if (!p->frozen && p->tied && tied) w[n - 1] += (double)p->numel;
+        count[p->layer]++;
+    }
+    return method == 1 ? w : ckr__ds_kinds(x->c, w, count, n);
 }
 
 #define CKR__DS_LAYERS 1024    /* above which a cut by weights is not computed            */
@@ -56574,10 +56605,10 @@ static ckr_result ckr__mg_contradicts_layers(ckr__mg *r, const char *where, int6
 static int ckr__mg_item_cmp(const void *a, const void *b)
 {
     const ckr__mg_item *x = (const ckr__mg_item *)a, *y = (const ckr__mg_item *)b;
-    if (x->block != y->block) return x->block < y->block ? -1 : 1;
-    if (x->pp != y->pp) return x->pp < y->pp ? -1 : 1;
-    if (x->major != y->major) return x->major < y->major ? -1 : 1;
-    return x->minor < y->minor ? -1 : x->minor > y->minor;
+    int r = ckr__u64_cmp((uint64_t)x->block, (uint64_t)y->block);
+    if (!r) r = ckr__u64_cmp(x->pp, y->pp);
+    if (!r) r = ckr__u64_cmp(x->major, y->major);
+    return r ? r : ckr__u64_cmp(x->minor, y->minor);
 }
 
 /* An item without its place in its block. NULL: an error is set. */
@@ -56725,6 +56756,16 @@ static ckr_result ckr__mg_axis_is(ckr__mg *r, const char *path, const ckr__mg_it
                : CKR_OK;
 }
 
+/* The axis of which a master's attributes say that it is cut; -1: they say of none. */
+static bool ckr__mg_said(const ckr_node *attrs, int32_t *axis)
+{
+    int64_t v;
+    if (!ckr_node_i64(ckr_node_get(attrs, "partition_dim"), &v) || v < -1 || v >= CKR_MAX_DIMS)
+        return false;
+    *axis = ckr__mg_flag(attrs, "tensor_model_parallel") ? (int32_t)v : -1;
+    return true;
+}
+
 /* The same for the masters of a rank, whose attributes say it. Where a model is made without
    initialising it they are not set, which looks like whole ones: the embedding tells. Those of
    experts are what they would be without expert parallelism. */
@@ -56735,11 +56776,9 @@ static ckr_result ckr__mg_axes(ckr__mg *r, ckr__mg_file *f)
         for (uint64_t k = 0; k < f->n_members[i] && !ckr__failed(r->c); k++) {
             const ckr__mg_member *m = &f->members[i][k];
             const ckr__mg_rule *rule = ckr__mg_rule_of(m->item->name);
-            const ckr_node *attrs = m->master ? m->master->attrs : NULL;
-            int64_t axis;
-            if (m->item->expert >= 0 || !ckr_node_i64(ckr_node_get(attrs, "partition_dim"), &axis))
+            int32_t axis;
+            if (m->item->expert >= 0 || !ckr__mg_said(m->master ? m->master->attrs : NULL, &axis))
                 continue;
-            if (!ckr__mg_flag(attrs, "tensor_model_parallel")) axis = -1;
             if (axis >= 0 || (set && rule && rule->what != CKR__MG_UNSET))
                 ckr__mg_axis_is(r, f->path, m->item, axis);
         }
@@ -56755,9 +56794,9 @@ static bool ckr__mg_gated(const ckr__mg *r, int64_t rows)
     const bool flag = ckr__mg_flag(r->args, "swiglu") || ckr__mg_flag(r->args, "quick_geglu");
     bool whole = false, twice = false;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const int64_t v = ckr__mg_size(r->args, keys[i], 0);
-        if (v && rows == v) whole = true;
-        if (v && rows == 2 * v) twice = true;
+        const int64_t v = ckr__mg_size(r->args, keys[i], -1);
+        whole |= rows == v;
+        twice |= rows == 2 * v;
     }
     return whole == twice ? flag : twice;
 }
@@ -56770,30 +56809,36 @@ static ckr_result ckr__mg_contradicts(ckr__mg *r, ckr_item item, const char *whe
                                       (long long)said, (long long)found), ckr__mg_other_run);
 }
 
-/* Sets how a parameter is cut, and its whole shape, from the shape that each of tp ranks has of it:
-   by its name's rule, else by what its master's attributes say. The hidden size is checked against
-   the tensors that have it as an axis. */
+/* The axis that is cut of a parameter of whose parts each has this shape: by its name's rule, else
+   by what its master's attributes say; t->unknown: neither tells. */
+static int32_t ckr__mg_axis_of(const ckr__mg *r, ckr__mg_item *t, const ckr__mg_rule *rule,
+                               uint32_t n_dims, const int64_t *part)
+{
+    /* what has .mixer. in its name has parts that are cut each for itself */
+    int32_t said = -1;
+    const bool told = ckr__mg_said(t->attrs, &said) && !strstr(t->name, ".mixer."),
+               solve = rule && rule->what == CKR__MG_SOLVE;
+    const char *rank = strstr(t->name, "kv_down") ? "kv_lora_rank" : "q_lora_rank";
+    int32_t axis = rule ? rule->axis : -1;
+    t->unknown = !rule && !told;
+    if (told && (!rule || solve)) axis = said;
+    else if (solve && n_dims && ckr__mg_size(r->args, rank, 0) <= part[0])
+        axis = -1;
+    return axis < (int32_t)n_dims ? axis : -1;
+}
+
+/* Sets how a parameter is cut, and its whole shape, from the shape that each of tp ranks has of it.
+   The hidden size is checked against the tensors that have it as an axis. */
 static ckr_result ckr__mg_split(ckr__mg *r, ckr__mg_item *t, uint32_t n_dims, const int64_t *part,
                                 uint32_t tp)
 {
     const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
     const int64_t hidden = ckr__mg_size(r->args, "hidden_size", 0);
-    int64_t *shape = CKR__DUP(r->c, int64_t, part, n_dims), said;
-    /* what has .mixer. in its name has parts that are cut each for itself */
-    const bool told = ckr_node_i64(ckr_node_get(t->attrs, "partition_dim"), &said) && said >= -1 &&
-                      said < CKR_MAX_DIMS && !strstr(t->name, ".mixer."),
-               solve = rule && rule->what == CKR__MG_SOLVE;
-    const char *rank = strstr(t->name, "kv_down") ? "kv_lora_rank" : "q_lora_rank";
-    int32_t axis = rule ? rule->axis : -1;
+    const int32_t axis = ckr__mg_axis_of(r, t, rule, n_dims, part);
+    int64_t *shape = CKR__DUP(r->c, int64_t, part, n_dims);
     if (!shape) return ckr__oom(r->c);
-    if (told && (!rule || solve))
-        axis = ckr__mg_flag(t->attrs, "tensor_model_parallel") ? (int32_t)said : -1;
-    else if (solve && n_dims && ckr__mg_size(r->args, rank, 0) <= part[0])
-        axis = -1;
-    t->unknown = !rule && !told;
     t->n_dims = n_dims;
     t->shape = shape;
-    if (axis >= (int32_t)n_dims) axis = -1;
     t->split.axis = axis;
     if (axis < 0) return CKR_OK;
     if (shape[axis] > ((int64_t)1 << 56) / tp)
@@ -57308,9 +57353,23 @@ static ckr_result ckr__mg_members(ckr__mg *r, ckr__mg_file *f, uint64_t which)
     return r->c->err->code;
 }
 
+/* {0: {...}, 1: ...}: the state of each of n parameters. */
+static ckr_result ckr__mg_states(ckr__mg *r, const ckr__mg_file *f, const ckr_node *state,
+                                 ckr__mg_member **by_number, uint64_t n)
+{
+    ckr__walk w = ckr__walk_in(state);
+    while (ckr__walk_on(&w)) {
+        if (w.key->kind != CKR_NODE_INT || w.key->u.i < 0 || (uint64_t)w.key->u.i >= n ||
+            !ckr_node_is_dict(w.value))
+            return ckr__mg_bad(r, f->path, "optimizer/state", "a dict for each parameter's number");
+        by_number[w.key->u.i]->state = w.value;
+    }
+    return CKR_OK;
+}
+
 /* Numbers, masters and states of one optimizer of one rank. Each group's list of numbers is as long
    as its parameters are many, and the numbers run on; its masters are those of its 16-bit
-   parameters; {0: {...}, 1: ...} has the states. */
+   parameters. */
 static ckr_result ckr__mg_numbered(ckr__mg *r, const ckr__mg_file *f, uint64_t which)
 {
     const ckr__mg_optim *o = &f->optims[which];
@@ -57344,14 +57403,7 @@ static ckr_result ckr__mg_numbered(ckr__mg *r, const ckr__mg_file *f, uint64_t w
                 list->u.items[i]->u.i != (int64_t)(next + i))
                 return ckr__mg_bad(r, f->path, "param_groups/params", "numbers that run on from 0");
     }
-    for (i = 0; i < ckr__dict_n(o->state); i++) {
-        const ckr_node *key = o->state->u.items[2 * i], *v = ckr__dict_at(o->state, i);
-        if (key->kind != CKR_NODE_INT || key->u.i < 0 || (uint64_t)key->u.i >= n ||
-            !ckr_node_is_dict(v))
-            return ckr__mg_bad(r, f->path, "optimizer/state", "a dict for each parameter's number");
-        by_number[key->u.i]->state = v;
-    }
-    return CKR_OK;
+    return ckr__mg_states(r, f, o->state, by_number, n);
 }
 
 /* A count of updates that a file has as a tensor. */
@@ -57441,13 +57493,12 @@ static bool ckr__mg_flat_view(const ckr_node *n)
            (v->shape[0] < 2 || v->stride[0] == 1) && ckr_dtype_size(v->dtype);
 }
 
-/* One buffer from a dict slot -> tensor. What comes out of it tells its bucket size: that of the
-   arguments is tried first, then the defaults. Two that give the same length but other places are
-   told apart where masters must round to parameters. */
-static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, ckr__mg_buffer *b,
-                                      const ckr_node *dict)
+/* A buffer's length tells its bucket size: that of the arguments is tried first, then the defaults.
+   Two that give the same length but other places are told apart where masters must round to
+   parameters. */
+static ckr_result ckr__mg_lay_like(ckr__mg *r, const ckr__mg_file *f, ckr__mg_buffer *b,
+                                   const ckr_node *first)
 {
-    const ckr_node *first = ckr_node_get(dict, "param");
     int64_t tries[4] = { 0, 0, 40000000, 1000000 * (int64_t)r->dp };
     if (!ckr__mg_flat_view(first))
         return ckr__mg_bad(r, f->path, "distrib_optim.pt/param", "a flat tensor (files of "
@@ -57465,6 +57516,14 @@ static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, ckr__mg
                               ckr__printf(r->c, "it has %lld elements; the parameters need %lld in "
                                           "one bucket", (long long)want, (long long)b->total),
                               "--mode transfer takes the weights alone");
+    return CKR_OK;
+}
+
+/* One buffer from a dict slot -> tensor. */
+static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, ckr__mg_buffer *b,
+                                      const ckr_node *dict)
+{
+    if (ckr__mg_lay_like(r, f, b, ckr_node_get(dict, "param")) != CKR_OK) return r->c->err->code;
     for (uint64_t k = 0; k < dict->count && !ckr__failed(r->c); k++) {
         const char *slot = ckr__dict_key(dict, k);
         const ckr_node *v = ckr__dict_at(dict, k);
@@ -57952,6 +58011,18 @@ static bool ckr__mg_is_stacked(const char *fqn)
     return p && !(*p >= '0' && *p <= '9');
 }
 
+/* The store's own cuts: a chunk of qkv is what one tensor parallel rank had (or all of it, where
+   one wrote for all). */
+static ckr_result ckr__mg_dist_qkv(ckr__mg *r, const ckr__mg_grid_of *g, const ckr__dcp_item *q)
+{
+    const ckr__mg_rule *rule = ckr__mg_rule_of(g->items[0]->name);
+    const int64_t part = g->axis ? 0 : q->chunks[0].count[g->lead];
+    if (part < 1 || !rule || rule->what != CKR__MG_QKV || q->shape[g->lead] / part == r->tp)
+        return CKR_OK;
+    return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn,
+                               "tensor_model_parallel_size", r->tp, q->shape[g->lead] / part);
+}
+
 /* A model tensor's items, with their shapes: where layers or experts are axes, one for each. */
 static ckr_result ckr__mg_dist_model(ckr__mg *r, const ckr__dcp_item *q)
 {
@@ -57983,17 +58054,7 @@ static ckr_result ckr__mg_dist_model(ckr__mg *r, const ckr__dcp_item *q)
     *CKR__PUSH(ckr__mg_grid_of, r->c, r->grids, r->n_grids) = g;
     if (ckr__failed(r->c) || !ckr__map_put(&r->keys, q->fqn, strlen(q->fqn), r->n_grids - 1, NULL))
         return ckr__oom(r->c);
-    /* The store's own cuts: a chunk of qkv is what one tensor parallel rank had (or all of it,
-       where one wrote for all). */
-    const ckr__mg_rule *rule = ckr__mg_rule_of(g.items[0]->name);
-    if (!rule || rule->what != CKR__MG_QKV || g.items[0]->split.axis < 0 || !q->n_chunks ||
-        q->chunks[0].count[g.lead] < 1)
-        return CKR_OK;
-    int64_t parts = q->shape[g.lead] / q->chunks[0].count[g.lead];
-    return parts < 2 || parts == (int64_t)r->tp
-               ? CKR_OK
-               : ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn,
-                                     "tensor_model_parallel_size", r->tp, parts);
+    return ckr__mg_dist_qkv(r, &g, q);
 }
 
 /* A chunk that is a box, part by part along the leading axes. */
@@ -58642,14 +58703,15 @@ static ckr_result ckr__mg_dist_random(ckr__mg *r, const ckr__dcp_item *q)
     ckr_node *n = NULL;
     uint32_t at[4], of[4], k = 0;
     size_t n_key;
+    const struct { const char *key; uint32_t n; } sizes[] = {
+        { "pipeline_model_parallel_size", r->pp }, { "tensor_model_parallel_size", r->tp }
+    };
     const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at, of);
     if (parts < 2) return ckr__mg_bad(r, r->dir, q->fqn, "the numbers of a rank");
-    if (of[0] && of[0] != r->pp)
-        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn,
-                                   "pipeline_model_parallel_size", r->pp, of[0]);
-    if (of[1] && of[1] != r->tp)
-        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn,
-                                   "tensor_model_parallel_size", r->tp, of[1]);
+    for (int i = 0; i < 2; i++)
+        if (of[i] && of[i] != sizes[i].n)
+            return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn, sizes[i].key,
+                                       sizes[i].n, of[i]);
     if (parts == 2 && r->random_by_rank) return CKR_OK;        /* they are there once more */
     if (ckr__dcp_object(r->d, q, &n) != CKR_OK) return r->c->err->code;
     if (ckr_node_is_list(n) && n->count == 1 && ckr_node_is_list(n->u.items[0])) n = n->u.items[0];
