@@ -11,7 +11,8 @@ from safetensors.torch import save_file
 failed = passed = 0
 FLOATS = {torch.float16: 16, torch.bfloat16: 16, torch.float32: 32, torch.float64: 64}
 EIGHT = [torch.float8_e4m3fn, torch.float8_e5m2]
-INTS = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64]
+INTS = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32,
+        torch.uint64]
 
 
 def check(ok, what):
@@ -47,7 +48,8 @@ def tensors(seed):
         wild = torch.tensor([float("nan"), 0.0, -0.0, 1.5, -2.25, 3.0], dtype=torch.float64).to(d)
         if d not in EIGHT:
             info = torch.finfo(d)
-            wild = torch.cat([wild, torch.tensor([float("inf"), -float("inf"), info.tiny, -info.tiny], dtype=torch.float64).to(d)])
+            ends = [float("inf"), -float("inf"), info.tiny, -info.tiny]
+            wild = torch.cat([wild, torch.tensor(ends, dtype=torch.float64).to(d)])
         out[f"{name}.wild"] = wild
         out[f"{name}.nan"] = torch.full((3,), float("nan")).to(d)
         out[f"{name}.scalar"] = torch.tensor(0.75 + seed).to(d)
@@ -70,7 +72,7 @@ def statistics(tool, path, made):
         whole = t.dtype in INTS
         x = ints(t) if whole else t.double().flatten().numpy()
         finite = x if whole else x[np.isfinite(x)]
-        counts = [t.numel(), 0 if whole else int(np.isnan(x).sum()), 0 if whole else int(np.isinf(x).sum()), int((x == 0).sum())]
+        counts = [t.numel(), *(0 if whole else int(odd(x).sum()) for odd in (np.isnan, np.isinf)), int((x == 0).sum())]
         check([s[k] for k in ("elements", "nan", "inf", "zeros")] == counts, f"{name}: {s}, not {counts}")
         if not len(finite):
             check(all(s[k] is None for k in ("min", "max", "mean", "std")), f"{name}: {s}")
@@ -81,7 +83,8 @@ def statistics(tool, path, made):
         with np.errstate(all="ignore"):
             f = finite.astype(np.float64)
             if not whole:
-                check(near(s["mean"], np.mean(f), np.std(f) + abs(f).max() * 1e-3), f"{name}: {s['mean']}, not {np.mean(f)}")
+                check(near(s["mean"], np.mean(f), np.std(f) + abs(f).max() * 1e-3),
+                      f"{name}: {s['mean']}, not {np.mean(f)}")
             check(near(s["std"], np.std(f), abs(f).max() * 1e-3), f"{name}: {s['std']}, not {np.std(f)}")
 
 
@@ -139,7 +142,8 @@ def differences(tool, paths, a, b):
             d[~apart] = -1
             nan = np.isnan(d)
             at = int(np.argmax(nan)) if nan.any() else int(np.argmax(d))
-            check(r["max_abs"] == ("nan" if nan.any() else "inf" if np.isinf(d[at]) else d[at]), f"{name}: {r['max_abs']}")
+            check(r["max_abs"] == ("nan" if nan.any() else "inf" if np.isinf(d[at]) else d[at]),
+                  f"{name}: {r['max_abs']}")
             check(r["signs"] == int((np.signbit(u) != np.signbit(v))[apart].sum()), f"{name}: {r['signs']} signs")
         check(np.ravel_multi_index(r["worst"]["index"], x.shape) == at if x.dim() else r["worst"]["index"] == [],
               f"{name}: worst {r['worst']}, not {at}")
