@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 import transformers
 from count import end, expect
+from names import titan_names
 
 warnings.filterwarnings("ignore")
 V, H, L, N, KV, F, S = 61, 32, 3, 4, 2, 44, 16
@@ -44,23 +45,6 @@ def hf(kind, **more):
         for p in m.parameters():
             p.copy_(torch.randn_like(p) * (0.3 if p.dim() > 1 else 0.2) + (p.dim() == 1))
     return m
-
-
-def titan_names(state):
-    """transformers' Llama as TorchTitan has it: its rotation takes neighbouring channels, not halves."""
-    names = {"model.embed_tokens": "tok_embeddings", "model.norm": "norm", "lm_head": "output",
-             "input_layernorm": "attention_norm", "post_attention_layernorm": "ffn_norm",
-             "self_attn.q_proj": "attention.wq", "self_attn.k_proj": "attention.wk",
-             "self_attn.v_proj": "attention.wv", "self_attn.o_proj": "attention.wo", "mlp.gate_proj": "feed_forward.w1",
-             "mlp.down_proj": "feed_forward.w2", "mlp.up_proj": "feed_forward.w3"}
-    out = {}
-    for name, t in state.items():
-        if "q_proj" in name or "k_proj" in name:
-            t = t.view(-1, 2, H // N // 2, H).transpose(1, 2).reshape(t.shape)
-        for a, b in names.items():
-            name = name.replace(a, b)
-        out[name.replace("model.layers", "layers")] = t.contiguous()
-    return out
 
 
 def script_names(state):
@@ -204,7 +188,7 @@ def main():
     case(scratch, "qwen3", hf("qwen3", head_dim=8))
     case(scratch, "gpt2", hf("gpt2"))
     m = hf("llama", tie_word_embeddings=False, rms_norm_eps=1e-5)
-    case(scratch, "titan", m, titan_names(m.state_dict()), ("--heads", N))
+    case(scratch, "titan", m, titan_names(m.state_dict(), H, N), ("--heads", N))
     m = hf("gpt2")
     case(scratch, "script", m, script_names(m.state_dict()), ("--heads", N))
     updated(scratch, "llama", hf("llama", tie_word_embeddings=False, rms_norm_eps=1e-5))

@@ -20,6 +20,7 @@ import torch
 import transformers
 import yaml
 from count import end, expect
+from names import titan_names
 from safetensors import safe_open
 
 warnings.filterwarnings("ignore")
@@ -53,22 +54,6 @@ def trained(tied):
     names = [n for n, _ in m.named_parameters()]
     states = {n: optimizer.state_dict()["state"][i] for i, n in enumerate(names)}
     return m.eval(), optimizer, scheduler, states
-
-
-def titan_names(state):
-    """As TorchTitan has it: its rotation takes neighbouring channels, not halves."""
-    names = {"model.embed_tokens": "tok_embeddings", "model.norm": "norm", "lm_head": "output",
-             "input_layernorm": "attention_norm", "post_attention_layernorm": "ffn_norm", "self_attn.": "attention.",
-             "q_proj": "wq", "k_proj": "wk", "v_proj": "wv", "o_proj": "wo", "mlp.": "feed_forward.",
-             "gate_proj": "w1", "down_proj": "w2", "up_proj": "w3", "model.layers": "layers"}
-    out = {}
-    for name, t in state.items():
-        if "q_proj" in name or "k_proj" in name:
-            t = t.view(-1, 2, H // N // 2, H).transpose(1, 2).reshape(t.shape)
-        for a, b in names.items():
-            name = name.replace(a, b)
-        out[name] = t.contiguous()
-    return out
 
 
 def merged(step, name):
@@ -176,7 +161,7 @@ def case(scratch, name, tied, sizes, titan=False):
     params = {n: p.detach().clone() for n, p in m.named_parameters()}
     state = m.state_dict()
     if titan:
-        state = titan_names(state)
+        state = titan_names(state, H, N)
     src, out = scratch / f"{name}.pt", scratch / name
     torch.save({"model": state, "step": STEPS} if titan else
                {"model": state, "optimizer": optimizer.state_dict(), "step": STEPS,

@@ -132,7 +132,11 @@ def case(path, scratch):
 def boxes(name, path, run, scratch):
     """A middle box of some tensors, against all of it; and lists without NumPy."""
     for t in [t for t in run.tensors if t.shape and all(t.shape) and t.dtype in ck._NUMPY][:3]:
-        whole = t.numpy()
+        try:
+            whole = t.numpy()
+        except ck.Error as e:
+            expect(e.item == "CKR_E_DCP_TRANSFORM", f"{name}: {e}")      # compressed: not undone here
+            continue
         start = [s // 3 for s in t.shape]
         count = [max(1, s // 2) for s in t.shape]
         box = t.numpy(start, count)
