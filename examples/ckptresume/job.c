@@ -109,13 +109,13 @@ void error_set(ckr_error *e, ckr_result code, ckr_item item, const char *where)
 TOOL_PRINTF(3, 4)
 int usage(job *j, const char *where, const char *fmt, ...)
 {
+    const char *of = j->verb && strcmp(j->verb->name, "help") != 0 ? j->verb->name : "";
     va_list ap;
     error_set(&j->err, CKR_E_ARG, CKR_ITEM_ARG, where);
     va_start(ap, fmt);
     vsnprintf(j->err.text, sizeof j->err.text, fmt, ap);
     va_end(ap);
-    snprintf(j->err.remedy, sizeof j->err.remedy, "ckptresume help%s%s", j->verb ? " " : "",
-             j->verb ? j->verb->name : "");
+    snprintf(j->err.remedy, sizeof j->err.remedy, "ckptresume help%s%s", *of ? " " : "", of);
     return fail(j);
 }
 
