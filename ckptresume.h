@@ -24874,7 +24874,7 @@ static ckr_node *ckr__copy_tree(ckr__ctx *c, ckr__out_file *f, const ckr_node *r
 /* A dialect knows the file names, key names and sharding rules of one framework, in both
    directions, and contains no copy loops. Each is a section between the kit and >>dialect.table,
    within `#ifndef CKPTRESUME_NO_...`, and a line of that table. It is put together from
-     which step of a run is meant, and is it ours      >>kit.runs    (probe_fn)
+     which step of a run is meant, and is it ours      >>kit.runs
      the files of every rank                           >>kit.files
      tensors that lie in parts in many files           >>kit.parts; DTensors, FSDP1 and FSDP2 >>fsdp
      param groups, random streams                      >>kit.groups, >>kit.streams
@@ -24959,6 +24959,7 @@ typedef struct ckr__dialect {
     /* Is `path` (a directory, or a file) this dialect's? Then *dir is the checkpoint itself: for a
        run directory the newest complete step, as the framework would choose it. */
     ckr_result (*probe_fn)(ckr__ctx *c, const char *path, const char **dir, bool *mine);
+    const struct ckr__runs *runs;      /* instead: how its steps lie in a run (>>kit.runs)  */
     /* Fills the state. s->vocab is set before the call when the caller or the side file knows it.
        */
     ckr_result (*read_fn)(ckr__ctx *c, const char *dir, const ckr_open_desc *desc, ckr_state *s);
@@ -35500,7 +35501,7 @@ static void ckr__fileset_trees(ckr__fileset *k, uint8_t kind, ckr_format *format
 
 /* >>kit.runs ------------------------------------------------------------------ */
 /* Which step of a run directory is meant: the one that the framework's own file of the newest step
-   names; without such a file the newest whole one. probe_fn is ckr__runs_probe with one of these:
+   names; without such a file the newest whole one. A dialect's row has one of these:
 
      static const ckr__runs ckr__xx_runs = {
          "global_step_{step}", "latest_checkpointed_iteration.txt", "checkpoints",
@@ -35667,7 +35668,7 @@ static ckr_result ckr__runs_newest(ckr__ctx *c, const ckr__runs *k, const char *
     return best->rate > 1 || !k->part_fn ? CKR_OK : k->part_fn(c, best->dir, NULL);
 }
 
-/* ckr__dialect's probe_fn. */
+/* As ckr__dialect's probe_fn. */
 static ckr_result ckr__runs_probe(ckr__ctx *c, const ckr__runs *k, const char *path,
                                   const char **dir, bool *mine)
 {
@@ -40508,11 +40509,6 @@ static const ckr__runs ckr__verl_runs = {
     CKR_ITEM_FILES_LATEST, ckr__verl_rate, NULL, true
 };
 
-static ckr_result ckr__verl_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
-{
-    return ckr__runs_probe(c, &ckr__verl_runs, path, dir, mine);
-}
-
 /* verl: reading -------------------------------------------------------------------------- */
 
 static const ckr__stream_key ckr__verl_streams[] = {
@@ -40895,10 +40891,9 @@ static const ckr__need ckr__verl_needs[] = {
     { 0, 0, NULL, NULL, NULL, NULL }
 };
 static const ckr__dialect ckr__verl = {
-    "verl", "fsdp1 fsdp2", ckr__verl_probe, ckr__verl_read, ckr__streams_held, ckr__verl_emit, NULL,
-    NULL, NULL, "model_world_size_* optim_world_size_* extra_state_world_size_*", "fsdp_size rng",
-    &ckr__verl_schedules, &ckr__verl_bounds, false,
-    ckr__verl_needs
+    "verl", "fsdp1 fsdp2", NULL, &ckr__verl_runs, ckr__verl_read, ckr__streams_held, ckr__verl_emit,
+    NULL, NULL, NULL, "model_world_size_* optim_world_size_* extra_state_world_size_*",
+    "fsdp_size rng", &ckr__verl_schedules, &ckr__verl_bounds, false, ckr__verl_needs
 };
 
 #endif /* CKPTRESUME_NO_VERL */
@@ -41012,19 +41007,6 @@ typedef struct ckr__nt {
 
 /* >>nanotron.files ------------------------------------------------------------ */
 
-/* What a file has wrong, and what helps. */
-CKR__PRINTF(6, 7)
-static ckr_result ckr__nt_fail(const ckr__nt *r, ckr_item item, const char *path, const char *where,
-                               const char *remedy, const char *fmt, ...)
-{
-    char text[sizeof r->c->err->text];
-    va_list ap;
-    va_start(ap, fmt);
-    ckr__vformat(text, sizeof text, fmt, ap);
-    va_end(ap);
-    return ckr__fail_with(r->c, item, path, where, text, remedy);
-}
-
 /* at, of: tp, ep, dp, pp; of 0: the name has none. */
 static const char *ckr__nt_name(ckr__ctx *c, int row, const uint32_t at[4], const uint32_t of[4])
 {
@@ -41115,11 +41097,6 @@ static ckr_result ckr__nt_incomplete(ckr__ctx *c, const char *dir, const char *b
 static const ckr__runs ckr__nt_runs = { "{step}", "latest.txt", NULL, CKR_ITEM_FILES_LATEST,
                                         ckr__nt_rate, ckr__nt_incomplete, false };
 
-static ckr_result ckr__nt_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
-{
-    return ckr__runs_probe(c, &ckr__nt_runs, path, dir, mine);
-}
-
 /* >>nanotron.topology --------------------------------------------------------- */
 /* The documents say the sizes; every rank-carrying file name must say the same, each rank once. */
 
@@ -41167,8 +41144,8 @@ static ckr_result ckr__nt_documents(ckr__nt *r)
         ckr__nt_size(ckr_node_get(r->meta.root, a->meta), size);
         if (ckr__nt_size(ckr_node_get(par, a->optimizer), &v)) {
             if (*size && *size != v)
-                return ckr__nt_fail(
-                    r, CKR_ITEM_FILES_SIZES, r->meta.path, a->meta,
+                return ckr__fail_fmt(
+                    r->c, CKR_ITEM_FILES_SIZES, r->meta.path, a->meta,
                     "one of the two files is of another checkpoint: restore the right one",
                     "checkpoint_metadata.json says %s %u, optimizer_config.json says %u", a->meta,
                     (unsigned)*size, (unsigned)v);
@@ -41205,10 +41182,10 @@ static ckr_result ckr__nt_topology(ckr__nt *r)
     if (!optimizer && r->optimizer.root)
         gone = CKR__NT_OPTIMIZER_ROW;
     else if (optimizer && type && t->zero != !strcmp(type, "ZeroDistributedOptimizer"))
-        return ckr__nt_fail(r, CKR_ITEM_FILES_SIZES, r->optimizer.path, "type",
-                            "restore the optimizer_config.json of this checkpoint",
-                            "it says %.60s, the optimizer's files %s cut over dp", type,
-                            t->zero ? "are" : "are not");
+        return ckr__fail_fmt(r->c, CKR_ITEM_FILES_SIZES, r->optimizer.path, "type",
+                             "restore the optimizer_config.json of this checkpoint",
+                             "it says %.60s, the optimizer's files %s cut over dp", type,
+                             t->zero ? "are" : "are not");
     else if (!r->f.n_files[CKR__NT_SCHEDULER] &&
              ckr__dir_has(r->c, r->dir, "lr_scheduler", CKR_FILE_DIR))
         gone = CKR__NT_SCHEDULER_ROW;
@@ -41268,9 +41245,10 @@ static ckr_result ckr__nt_config_says(ckr__nt *r, ckr_item item, const char *key
                                       const char *other, int64_t there)
 {
     if (here == there) return CKR_OK;
-    return ckr__nt_fail(r, item, r->config.path, key,
-                        "one of the two is of another checkpoint: restore the right one",
-                        "config.yaml says %lld, %s %lld", (long long)here, other, (long long)there);
+    return ckr__fail_fmt(r->c, item, r->config.path, key,
+                         "one of the two is of another checkpoint: restore the right one",
+                         "config.yaml says %lld, %s %lld", (long long)here, other,
+                         (long long)there);
 }
 
 static ckr_result ckr__nt_check_config(ckr__nt *r)
@@ -41383,8 +41361,8 @@ static ckr_result ckr__nt_check_shape(ckr__nt *r, const ckr__nt_param *p)
     if (!want[0] || (m->cols && !ckr__nt_is(p, ".weight"))) return CKR_OK;
     while (d < n && d < p->n_dims && (!want[d] || want[d] == p->shape[d])) d++;
     if (d == n && d == p->n_dims) return CKR_OK;
-    return ckr__nt_fail(
-        r, CKR_ITEM_NANOTRON_CONFIG, p->shards[0]->path, p->name,
+    return ckr__fail_fmt(
+        r->c, CKR_ITEM_NANOTRON_CONFIG, p->shards[0]->path, p->name,
         "the shard or model_config.json is of another run: restore the right one",
         "the whole tensor is %u-D, %lld x %lld; model_config.json asks for %lld x %lld",
         (unsigned)p->n_dims, (long long)(p->n_dims ? p->shape[0] : 1),
@@ -41412,9 +41390,9 @@ static ckr_result ckr__nt_check_dtype(ckr__nt *r, const ckr__nt_param *p)
     if (want == CKR_DTYPE_NONE || want == p->dtype || !ckr__is_float(p->dtype) ||
         (p->dtype == CKR_DTYPE_F32 && ckr__nt_is(p, ".router.")))
         return CKR_OK;
-    return ckr__nt_fail(r, CKR_ITEM_NANOTRON_CONFIG, p->shards[0]->path, p->name,
-                        "the file or config.yaml is of another run: restore the right one",
-                        "dtype %s; config.yaml says %s", ckr_dtype_name(p->dtype), name);
+    return ckr__fail_fmt(r->c, CKR_ITEM_NANOTRON_CONFIG, p->shards[0]->path, p->name,
+                         "the file or config.yaml is of another run: restore the right one",
+                         "dtype %s; config.yaml says %s", ckr_dtype_name(p->dtype), name);
 }
 
 /* In the optimizer's order where its files tell it, else in that in which the modules are
@@ -41473,8 +41451,8 @@ static ckr_result ckr__nt_blocks(ckr__nt *r)
     for (i = 0; i < r->n_params; i++) top = ckr__max_i64(top, ckr__nt_layer(r->params[i]->name));
     if (!r->layers) r->layers = top + 1;
     if (top >= r->layers)
-        return ckr__nt_fail(
-            r, CKR_ITEM_NANOTRON_CONFIG, r->model.path, "num_hidden_layers",
+        return ckr__fail_fmt(
+            r->c, CKR_ITEM_NANOTRON_CONFIG, r->model.path, "num_hidden_layers",
             "files or model_config.json are of another run: restore the right ones",
             "there are files of layer %lld, the configuration has %lld layers", (long long)top,
             (long long)r->layers);
@@ -41493,9 +41471,9 @@ static ckr_result ckr__nt_blocks(ckr__nt *r)
     if (!head && !r->tied)
         return ckr__fileset_missing(&r->f, CKR__NT_HEAD_NAME, 0, 1, "model/model/lm_head/pp_block");
     if (!head || !r->tied) return CKR_OK;
-    return ckr__nt_fail(r, CKR_ITEM_NANOTRON_CONFIG, r->model.path, "tie_word_embeddings",
-                        "remove the files below model/model/lm_head: another run left them",
-                        "the embeddings are tied, but lm_head has files of its own");
+    return ckr__fail_fmt(r->c, CKR_ITEM_NANOTRON_CONFIG, r->model.path, "tie_word_embeddings",
+                         "remove the files below model/model/lm_head: another run left them",
+                         "the embeddings are tied, but lm_head has files of its own");
 }
 
 /* Is there this parameter of a layer? *name: what it is called. */
@@ -41622,10 +41600,10 @@ static ckr_result ckr__nt_bad_slices(ckr__nt *r, const ckr__nt_param *p, const c
 static ckr_result ckr__nt_bad_shape(ckr__nt *r, const ckr__nt_param *p, const ckr__rankfile *f,
                                     const char *what, int64_t found, int64_t want)
 {
-    return ckr__nt_fail(r, CKR_ITEM_RANK_SHAPE, f->path, p->name,
-                        "the file belongs to another run or topology: restore the right one",
-                        "%s: found %lld, the other files of this run ask for %lld", what,
-                        (long long)found, (long long)want);
+    return ckr__fail_fmt(r->c, CKR_ITEM_RANK_SHAPE, f->path, p->name,
+                         "the file belongs to another run or topology: restore the right one",
+                         "%s: found %lld, the other files of this run ask for %lld", what,
+                         (long long)found, (long long)want);
 }
 
 /* What every shard claims must be the equal cut of the chunks, which leave no element of the axis
@@ -41924,9 +41902,9 @@ static ckr__nt_param *ckr__nt_find(ckr__nt *r, const ckr__rankfile *f, const ckr
     uint64_t at;
     if (ckr_node_str(name) && ckr__map_find(&r->by_name, name->u.str, (size_t)name->count, &at))
         return r->params[at];
-    ckr__nt_fail(r, CKR_ITEM_OPTIMIZER_NAMES, f->path, ckr_node_str(name),
-                 "restore the weight's files, or the optimizer file of this run",
-                 "the optimizer holds this parameter, but there is no file of its weight");
+    ckr__fail_fmt(r->c, CKR_ITEM_OPTIMIZER_NAMES, f->path, ckr_node_str(name),
+                  "restore the weight's files, or the optimizer file of this run",
+                  "the optimizer holds this parameter, but there is no file of its weight");
     return NULL;
 }
 
@@ -42094,8 +42072,8 @@ static ckr_result ckr__nt_groups(ckr__nt *r, const ckr__rankfile *f, const ckr__
                 else other = ckr_node_get(p->group, key);
                 if (other && other->kind > CKR_NODE_STR && !ckr_node_is_list(other)) continue;
                 if (other && ckr__node_equal(ckr__dict_at(g, m), other)) continue;
-                return ckr__nt_fail(
-                    r, !strcmp(key, "lr") ? CKR_ITEM_FILES_STEP : CKR_ITEM_RANK_GROUPS,
+                return ckr__fail_fmt(
+                    r->c, !strcmp(key, "lr") ? CKR_ITEM_FILES_STEP : CKR_ITEM_RANK_GROUPS,
                     f->path, p->name,
                     "the file belongs to another step or run: restore the right one",
                     "%s of its group differs from the copy on another rank", key);
@@ -42136,9 +42114,9 @@ static ckr_result ckr__nt_order_modules(ckr__nt *r)
 static ckr_result ckr__nt_other_step(ckr__nt *r, const ckr__rankfile *f, const char *where,
                                      double found, double want)
 {
-    return ckr__nt_fail(r, CKR_ITEM_FILES_STEP, f->path, where,
-                        "restore the file of this step, or take another checkpoint",
-                        "it is of step %.17g, the other files are of step %.17g", found, want);
+    return ckr__fail_fmt(r->c, CKR_ITEM_FILES_STEP, f->path, where,
+                         "restore the file of this step, or take another checkpoint",
+                         "it is of step %.17g, the other files are of step %.17g", found, want);
 }
 
 static ckr_result ckr__nt_step_note(ckr__nt *r, const char *subject, double found,
@@ -42277,17 +42255,17 @@ static ckr_result ckr__nt_check_scheduler(ckr__nt *r, const ckr__rankfile *f)
     if (!f->of[CKR__PP] || at >= n_files || !lambdas) return CKR_OK;   /* one file of all stages */
     const ckr_node *groups = ckr_node_get(files[at]->root, "param_groups");
     if (groups->count != n)
-        return ckr__nt_fail(r, CKR_ITEM_NANOTRON_SCHEDULER, f->path, "lr_lambdas",
-                            "the file is of another topology: restore the right one",
-                            "%llu lambdas, the optimizer of this rank has %llu groups",
-                            (unsigned long long)n, (unsigned long long)groups->count);
+        return ckr__fail_fmt(r->c, CKR_ITEM_NANOTRON_SCHEDULER, f->path, "lr_lambdas",
+                             "the file is of another topology: restore the right one",
+                             "%llu lambdas, the optimizer of this rank has %llu groups",
+                             (unsigned long long)n, (unsigned long long)groups->count);
     for (uint64_t i = 0; i < n; i++) {
         const ckr_node *g = groups->u.items[i];
         double a, b;
         if (ckr_node_f64(ckr_node_at(last, i), &a) && ckr_node_f64(ckr_node_get(g, "lr"), &b) &&
             a != b)
-            return ckr__nt_fail(
-                r, CKR_ITEM_FILES_STEP, f->path, "_last_lr",
+            return ckr__fail_fmt(
+                r->c, CKR_ITEM_FILES_STEP, f->path, "_last_lr",
                 "scheduler and optimizer are of different steps: restore the right file",
                 "the LR of group %llu is %.17g here and %.17g in the optimizer",
                 (unsigned long long)i, a, b);
@@ -42511,8 +42489,8 @@ static ckr_result ckr__nt_progress(ckr__nt *r)
         return ckr__fail(r->c->err, CKR_ITEM_METADATA, r->meta.path, CKR_NO_OFFSET,
                          "metas/last_train_step", "an integer was expected");
     if (ckr__step_of(ckr__base(r->dir), &named) && named != r->step)
-        return ckr__nt_fail(
-            r, CKR_ITEM_FILES_STEP, r->meta.path, "metas/last_train_step",
+        return ckr__fail_fmt(
+            r->c, CKR_ITEM_FILES_STEP, r->meta.path, "metas/last_train_step",
             "restore the checkpoint_metadata.json of this step, or rename the directory",
             "it says step %lld, the directory is of step %lld", (long long)r->step,
             (long long)named);
@@ -44203,11 +44181,11 @@ static const ckr__need ckr__nt_needs[] = {
     { 0, 0, NULL, NULL, NULL, NULL }
 };
 static const ckr__dialect ckr__nanotron = {
-    "nanotron", NULL, ckr__nt_probe, ckr__nt_read, ckr__streams_held, ckr__nt_emit, NULL, NULL,
-    NULL,
+    "nanotron", NULL, NULL, &ckr__nt_runs, ckr__nt_read, ckr__streams_held, ckr__nt_emit, NULL,
+    NULL, NULL,
     "model_weight.safetensors model_weight_*.safetensors optimizer_pp-*.pt lr_scheduler_pp-*.pt "
-    "tp-*-of-*_pp-*-of-*.pt", "gpt heads kv_heads rng samples tokens",
-    &ckr__nt_schedules, &ckr__nt_bounds, false,
+    "tp-*-of-*_pp-*-of-*.pt",
+    "gpt heads kv_heads rng samples tokens", &ckr__nt_schedules, &ckr__nt_bounds, false,
     ckr__nt_needs
 };
 
@@ -45138,8 +45116,8 @@ static bool ckr__plain_holds(void *user, ckr_rng_kind kind, const char *name, ui
 }
 
 static const ckr__dialect ckr__plain_safetensors = {
-    "safetensors", "live", ckr__plain_probe_dir, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL,
-    NULL, NULL, "slots max_shard_bytes float8 run", NULL, NULL, false, NULL
+    "safetensors", "live", ckr__plain_probe_dir, NULL, ckr__plain_read, NULL, ckr__plain_emit, NULL,
+    NULL, NULL, NULL, "slots max_shard_bytes float8 run", NULL, NULL, false, NULL
 };
 
 /* OneCycleLR keeps its bounds in the optimizer's groups. */
@@ -45160,10 +45138,9 @@ static const ckr__schedules ckr__torch_schedules = {
     NULL, NULL, NULL, ckr__plain_group, false, false
 };
 static const ckr__dialect ckr__plain_torch = {
-    "torch", "live", ckr__plain_probe, ckr__plain_read, ckr__plain_holds, ckr__plain_emit, NULL,
-    NULL, NULL,
-    NULL, "slots float8 epoch samples tokens run", &ckr__torch_schedules, NULL, false,
-    NULL
+    "torch", "live", ckr__plain_probe, NULL, ckr__plain_read, ckr__plain_holds, ckr__plain_emit,
+    NULL, NULL, NULL, NULL, "slots float8 epoch samples tokens run", &ckr__torch_schedules, NULL,
+    false, NULL
 };
 
 /* >>torch_ranks --------------------------------------------------------------- */
@@ -45356,8 +45333,8 @@ static ckr_result ckr__tr_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 }
 
 static const ckr__dialect ckr__torch_ranks = {
-    "torch_ranks", NULL, ckr__tr_probe, ckr__tr_read, NULL, ckr__tr_emit, NULL, NULL, NULL, NULL,
-    NULL, NULL, NULL, false, NULL
+    "torch_ranks", NULL, ckr__tr_probe, NULL, ckr__tr_read, NULL, ckr__tr_emit, NULL, NULL, NULL,
+    NULL, NULL, NULL, NULL, false, NULL
 };
 
 /* >>torchtune ----------------------------------------------------------------- */
@@ -45448,8 +45425,8 @@ static ckr_result ckr__tn_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 }
 
 static const ckr__dialect ckr__torchtune = {
-    "torchtune", NULL, ckr__tn_probe, ckr__tn_read, NULL, ckr__tn_emit, NULL, NULL, NULL, NULL,
-    NULL, NULL, NULL, false, NULL
+    "torchtune", NULL, ckr__tn_probe, NULL, ckr__tn_read, NULL, ckr__tn_emit, NULL, NULL, NULL,
+    NULL, NULL, NULL, NULL, false, NULL
 };
 
 CKR__COLD
@@ -45727,16 +45704,6 @@ static const ckr__runs ckr__ac_runs = { CKR__AC_STEPS, NULL, "checkpoints", CKR_
                                         ckr__ac_found, NULL, false };
 static const ckr__runs ckr__hf_runs = { CKR__AC_STEPS, NULL, NULL, CKR_ITEM_FILES_LATEST,
                                         ckr__hf_found, NULL, false };
-
-static ckr_result ckr__ac_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
-{
-    return ckr__runs_probe(c, &ckr__ac_runs, path, dir, mine);
-}
-
-static ckr_result ckr__ac_probe_trainer(ckr__ctx *c, const char *path, const char **dir, bool *mine)
-{
-    return ckr__runs_probe(c, &ckr__hf_runs, path, dir, mine);
-}
 
 /* epoch_E_step_S[_suffix].pth */
 static bool ckr__sana_name(const char *path, int64_t *epoch, int64_t *step)
@@ -47738,18 +47705,18 @@ static const ckr__need ckr__hf_needs[] = {
     { 0, 0, NULL, NULL, NULL, NULL }
 };
 static const ckr__dialect ckr__accelerate = {
-    "accelerate", ckr__af_variants, ckr__ac_probe, ckr__ac_read, ckr__streams_held, ckr__ac_emit,
-    NULL, NULL, NULL, ckr__af_parts, "rng", NULL, &ckr__ac_bounds, true, ckr__ac_needs
+    "accelerate", ckr__af_variants, NULL, &ckr__ac_runs, ckr__ac_read, ckr__streams_held,
+    ckr__ac_emit, NULL, NULL, NULL, ckr__af_parts, "rng", NULL, &ckr__ac_bounds, true, ckr__ac_needs
 };
 static const ckr__schedules ckr__hf_schedules = { NULL, NULL, NULL, NULL, false, true };
 static const ckr__dialect ckr__hf_trainer = {
-    "hf_trainer", ckr__af_variants, ckr__ac_probe_trainer, ckr__ac_read_trainer, ckr__streams_held,
+    "hf_trainer", ckr__af_variants, NULL, &ckr__hf_runs, ckr__ac_read_trainer, ckr__streams_held,
     ckr__ac_emit, NULL, NULL, NULL, ckr__af_parts, "rng epoch", &ckr__hf_schedules, &ckr__ac_bounds,
     true, ckr__hf_needs
 };
 static const ckr__dialect ckr__sana = {
-    "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__plain_holds, ckr__ac_emit, NULL, NULL, NULL,
-    NULL, "rng epoch", NULL, &ckr__ac_bounds, false, NULL
+    "sana", NULL, ckr__sana_probe, NULL, ckr__sana_read, ckr__plain_holds, ckr__ac_emit, NULL, NULL,
+    NULL, NULL, "rng epoch", NULL, &ckr__ac_bounds, false, NULL
 };
 
 #endif /* CKPTRESUME_NO_ACCELERATE */
@@ -49611,8 +49578,8 @@ static const ckr__schedules ckr__lm_schedules = {
     "llmc:cosine,learning_rate=LR,warmup_iterations=W,train_num_batches=N", NULL, NULL, false, false
 };
 static const ckr__dialect ckr__llmc = {
-    "llmc", NULL, ckr__lm_probe, ckr__lm_read, ckr__streams_held, ckr__lm_emit, &ckr__lm_as_file,
-    ckr__lm_tree, NULL, "state_*_*.bin DONE_*", "data micro_batch seq_len heads",
+    "llmc", NULL, ckr__lm_probe, NULL, ckr__lm_read, ckr__streams_held, ckr__lm_emit,
+    &ckr__lm_as_file, ckr__lm_tree, NULL, "state_*_*.bin DONE_*", "data micro_batch seq_len heads",
     &ckr__lm_schedules, &ckr__lm_bounds, false, NULL
 };
 
@@ -50025,11 +49992,6 @@ static ckr_result ckr__ds_rate(ckr__ctx *c, const char *dir, int *rate)
 static const ckr__runs ckr__ds_runs = { "global_step{step} {step} {name}{step}",
                                         "latest latest_universal", NULL,
                                         CKR_ITEM_FILES_LATEST, ckr__ds_rate, NULL, false };
-
-static ckr_result ckr__ds_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
-{
-    return ckr__runs_probe(c, &ckr__ds_runs, path, dir, mine);
-}
 
 /* NULL: the error is set. */
 static const int64_t *ckr__ds_shape(ckr__ds *r, const ckr__rankfile *f, const char *name,
@@ -52962,7 +52924,7 @@ static ckr_result ckr__under_find(ckr__ctx *c, const char *dir, const char **tag
 {
     const char *found;
     bool mine;
-    const ckr_result e = ckr__ds_probe(c, dir, &found, &mine);
+    const ckr_result e = ckr__runs_probe(c, &ckr__ds_runs, dir, &found, &mine);
     *tag = NULL;
     if (e != CKR_OK || !mine || !strcmp(found, dir)) return e;
     *tag = ckr__own_name(c, found);
@@ -53017,10 +52979,9 @@ static const ckr__need ckr__ds_needs[] = {
     { 0, 0, NULL, NULL, NULL, NULL }
 };
 static const ckr__dialect ckr__deepspeed = {
-    "deepspeed", "native universal", ckr__ds_probe, ckr__ds_open, ckr__ds_holds, ckr__ds_emit, NULL,
-    NULL, NULL, "*_model_states.pt *-model_states.pt *_optim_states.pt", "samples",
-    &ckr__ds_schedules, &ckr__ds_bounds, true,
-    ckr__ds_needs
+    "deepspeed", "native universal", NULL, &ckr__ds_runs, ckr__ds_open, ckr__ds_holds, ckr__ds_emit,
+    NULL, NULL, NULL, "*_model_states.pt *-model_states.pt *_optim_states.pt", "samples",
+    &ckr__ds_schedules, &ckr__ds_bounds, true, ckr__ds_needs
 };
 
 #elif !defined(CKPTRESUME_NO_ACCELERATE)
@@ -55737,14 +55698,14 @@ static const ckr__schedules ckr__tt_schedules = {
     false
 };
 static const ckr__dialect ckr__torchtitan = {
-    "torchtitan", "fsdp fused_qkv split_qkv", ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit,
+    "torchtitan", "fsdp fused_qkv split_qkv", ckr__dt_probe, NULL, ckr__dt_read, NULL, ckr__dt_emit,
     NULL, NULL, NULL, NULL, "slots kv_heads tokens", &ckr__tt_schedules, &ckr__tt_bounds, false,
     NULL
 };
 static const ckr__dialect ckr__dcp_dialect = {
-    "dcp", NULL, ckr__dt_probe, ckr__dt_read, ckr__streams_held, ckr__dt_emit, &ckr__dt_as_file,
-    NULL, NULL, "*.distcp *.metadata shard-*-model-*.safetensors", "slots float8 run", NULL,
-    NULL, false, NULL
+    "dcp", NULL, ckr__dt_probe, NULL, ckr__dt_read, ckr__streams_held, ckr__dt_emit,
+    &ckr__dt_as_file, NULL, NULL, "*.distcp *.metadata shard-*-model-*.safetensors",
+    "slots float8 run", NULL, NULL, false, NULL
 };
 
 /* >>olmo_core ----------------------------------------------------------------- */
@@ -55777,11 +55738,6 @@ static ckr_result ckr__oc_rate(ckr__ctx *c, const char *dir, int *rate)
 
 static const ckr__runs ckr__oc_runs = { "step{step}", NULL, NULL, CKR_ITEM_FILES_LATEST,
                                         ckr__oc_rate, NULL, false };
-
-static ckr_result ckr__oc_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
-{
-    return ckr__runs_probe(c, &ckr__oc_runs, path, dir, mine);
-}
 
 /* A generator's entry: {"version": .., "state": ..}, or its state. */
 static ckr_node *ckr__oc_state(ckr_node *v)
@@ -55960,9 +55916,8 @@ static const ckr__need ckr__oc_needs[] = {
     { 0, 0, NULL, NULL, NULL, NULL }
 };
 static const ckr__dialect ckr__olmo_core = {
-    "olmo_core", NULL, ckr__oc_probe, ckr__oc_read, ckr__streams_held, ckr__oc_emit,
-    &ckr__dt_as_file, NULL, NULL, NULL, NULL, NULL, &ckr__oc_bounds, false,
-    ckr__oc_needs
+    "olmo_core", NULL, NULL, &ckr__oc_runs, ckr__oc_read, ckr__streams_held, ckr__oc_emit,
+    &ckr__dt_as_file, NULL, NULL, NULL, NULL, NULL, &ckr__oc_bounds, false, ckr__oc_needs
 };
 
 #endif /* CKPTRESUME_NO_DCP */
@@ -56240,11 +56195,6 @@ static ckr_result ckr__mg_beside(ckr__mg *r)
                           "tracker file names this one"
                         : "a newer iteration lies beside this one; the tracker file names this one",
                     "name the directory of the iteration that is meant");
-}
-
-static ckr_result ckr__mg_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
-{
-    return ckr__runs_probe(c, &ckr__mg_steps, path, dir, mine);
 }
 
 /* >>megatron.files ------------------------------------------------------------ */
@@ -60898,7 +60848,7 @@ static const ckr__need ckr__mg_needs[] = {
     { 0, 0, NULL, NULL, NULL, NULL }
 };
 static const ckr__dialect ckr__megatron = {
-    "megatron", "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir, ckr__streams_held,
+    "megatron", "torch torch_dist", NULL, &ckr__mg_steps, ckr__mg_read_dir, ckr__streams_held,
     ckr__mg_emit, NULL, NULL, ckr__mg_faults,
     "model_optim_rng.pt distrib_optim.pt common.pt *.distcp *.metadata",
     "vpp to_version heads kv_heads gpt samples", &ckr__mg_schedules, &ckr__mg_bounds, false,
@@ -61414,10 +61364,9 @@ static const ckr__bounds ckr__li_bounds = {
     ckr__lr_kept
 };
 static const ckr__dialect ckr__lightning = {
-    "lightning", "full sharded", ckr__li_probe, ckr__li_read, ckr__plain_holds, ckr__li_emit,
-    &ckr__li_as_file, NULL, NULL, NULL, "float8 epoch", &ckr__torch_schedules,
-    &ckr__li_bounds, false,
-    NULL
+    "lightning", "full sharded", ckr__li_probe, NULL, ckr__li_read, ckr__plain_holds, ckr__li_emit,
+    &ckr__li_as_file, NULL, NULL, NULL, "float8 epoch", &ckr__torch_schedules, &ckr__li_bounds,
+    false, NULL
 };
 
 #endif /* CKPTRESUME_NO_LIGHTNING */
@@ -61492,6 +61441,13 @@ static void ckr__gpt_told(ckr__gpt *g)
     if (!strcmp(g->s->dialect, "megatron")) ckr__mg_gpt(g);
 #endif
     (void)g;
+}
+
+static ckr_result ckr__dialect_probe(ckr__ctx *c, const ckr__dialect *d, const char *path,
+                                     const char **dir, bool *mine)
+{
+    return d->runs ? ckr__runs_probe(c, d->runs, path, dir, mine)
+                   : d->probe_fn(c, path, dir, mine);
 }
 
 static ckr_result ckr__dialect_unknown(ckr__ctx *c, const char *name)
@@ -61626,12 +61582,12 @@ static ckr_result ckr__recognise(ckr__ctx *c, const char *path, const char *name
     if (name) {
         *d = ckr__dialect_find(name);
         if (!*d) return ckr__dialect_unknown(c, name);
-        return (*d)->probe_fn(c, path, dir, &mine);
+        return ckr__dialect_probe(c, *d, path, dir, &mine);
     }
     for (size_t i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && r == CKR_OK && !mine;
          i++) {
         *d = ckr__dialects[i];
-        r = (*d)->probe_fn(c, path, dir, &mine);
+        r = ckr__dialect_probe(c, *d, path, dir, &mine);
     }
     if (r == CKR_OK && !mine) r = ckr__side_load(c, path, &side);
     if (r != CKR_OK || mine) return r;
@@ -61997,7 +61953,7 @@ static const char *ckr__part_of(ckr__ctx *c, const char *path, const ckr__dialec
             if (!ckr__name_in((*d)->parts, name)) continue;
             ckr__error_reset(c);
             bool mine = false;
-            if ((*d)->probe_fn(c, above, &where, &mine) != CKR_OK || !mine) continue;
+            if (ckr__dialect_probe(c, *d, above, &where, &mine) != CKR_OK || !mine) continue;
             size_t len = strlen(where);
             if (!strcmp(where, ".") || (!strncmp(path, where, len) && path[len] == '/'))
                 return where;
