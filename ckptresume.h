@@ -173,8 +173,8 @@
        >>kit.slots >>write.pickle >>write.image >>write.dcp >>run >>lanes >>groups >>groups.fields
        >>groups.values >>groups.notes >>groups.classes >>groups.gather >>groups.params
        >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
-       >>plan.former >>plan.proof >>trust >>output >>output.paths >>verify >>verify.check
-       >>verify.diff >>verify.members >>kit.streams >>kit.files >>kit.runs >>kit.needs >>kit.parts
+       >>plan.former >>plan.proof >>trust >>output >>output.paths >>verify >>verify.sweep
+       >>verify.check >>verify.diff >>kit.streams >>kit.files >>kit.runs >>kit.needs >>kit.parts
        >>kit.curve >>kit.dist >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer
        >>script.find >>kit.fresh >>kit.gpt >>fsdp >>verl >>nanotron >>nanotron.files
        >>nanotron.probe >>nanotron.topology >>nanotron.model >>nanotron.weights >>nanotron.optimizer
@@ -662,6 +662,8 @@ typedef struct ckr_limits {    /* what a hostile file can cost; 0 takes the defa
     uint32_t max_depth;            /* 1000: nesting of JSON and YAML (no C recursion anyway) */
     uint64_t max_repeated_bytes;   /* 16 GiB: a digest or comparison reads of views that show the
                                       same stored bytes again, as an expanded tensor does   */
+    uint64_t max_buffer_bytes;     /* none: buffers of a read, a digest, a check or a diff, for
+                                      which there are fewer threads then; a plan has its own */
 } ckr_limits;
 
 /* >>api.tree ------------------------------------------------------------------ */
@@ -1457,12 +1459,24 @@ typedef struct ckr_stats {
 CKR_API ckr_result ckr_ckpt_stats(const ckr_ckpt *c, const ckr_tensor *const *tensors, size_t n,
                                   ckr_stats *out, ckr_error *err);
 
-/* Reads every byte: checksums, completeness, copies and ties equal, masters round to parameters.
-   The notes live with `c`'s report, which the caller frees. */
+/* Reads every byte once: checksums, completeness, copies and ties equal, masters round to
+   parameters, values finite. Copies and masters are compared by 128-bit sums (those of the digest),
+   and where these differ by element. What is reported lives with the report, which the caller
+   frees. */
+typedef struct ckr_nonfinite {         /* a tensor that has NaN or infinite elements       */
+    const ckr_tensor *tensor;
+    uint64_t nan, inf, n_elements;     /* a complex element counts once                    */
+} ckr_nonfinite;
 typedef struct ckr_report {
     const ckr_note *notes;
     uint64_t n_notes, bytes_read;
     bool sound;
+    const ckr_nonfinite *nonfinite;    /* in the state's order                             */
+    uint64_t n_nonfinite;
+    uint64_t tensor_bytes;             /* of files, that hold tensors and their copies     */
+    uint64_t uncovered_bytes;          /* of these, in which no checksum of a zip member, no digest
+                                          of ckptresume.json, no copy and no master would betray a
+                                          flipped bit                                      */
 } ckr_report;
 CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *c, ckr_report **out, ckr_error *err);
 CKR_API void       ckr_report_free(ckr_report *r);
@@ -5134,6 +5148,53 @@ static void ckr__digest_final(const uint64_t acc[2], ckr_dtype dtype, uint32_t n
         for (uint64_t i = 0; i < n_dims; i++) d = ckr__mix(d ^ (uint64_t)shape[i]);
         ckr__store_u64(out + 8 * a, ckr__mix(d ^ (numel * ckr__dtype_bits(dtype) + 7) / 8));
     }
+}
+
+/* A mask of what is all ones in each value that is not finite: the exponent, or all of the value
+   where it has no infinity; 0: there is none, or a byte tells. */
+static uint64_t ckr__nonfinite_mask(ckr_dtype t)
+{
+    switch ((int)t) {
+    case CKR_DTYPE_F64:  case CKR_DTYPE_C128: return 0x7ff0000000000000u;
+    case CKR_DTYPE_F32:  case CKR_DTYPE_C64:  return 0x7f8000007f800000u;
+    case CKR_DTYPE_F16:  case CKR_DTYPE_C32:  return 0x7c007c007c007c00u;
+    case CKR_DTYPE_BF16: case CKR_DTYPE_BC32: return 0x7f807f807f807f80u;
+    case CKR_DTYPE_F8_E5M2:                   return 0x7c7c7c7c7c7c7c7cu;
+    case CKR_DTYPE_F8_E4M3FN:                 return 0x7f7f7f7f7f7f7f7fu;
+    default: return 0;
+    }
+}
+
+/* Is one of the values in n bytes of this machine's order not finite? One that is carries into its
+   sign's place when the mask's last bit is added, and no further. */
+static bool ckr__nonfinite(ckr_dtype t, const uint8_t *p, uint64_t n)
+{
+    const uint64_t mask = ckr__nonfinite_mask(t), low = mask & ~(mask << 1);
+    uint64_t any = 0, w;
+    if (t == CKR_DTYPE_F8_E8M0) return memchr(p, 0xff, (size_t)n) != NULL;
+    if (t == CKR_DTYPE_F8_E4M3FNUZ || t == CKR_DTYPE_F8_E5M2FNUZ)
+        return memchr(p, 0x80, (size_t)n) != NULL;
+    if (!mask) return false;
+#ifdef CKR__X64
+    const __m128i m = _mm_set1_epi64x((long long)mask), l = _mm_set1_epi64x((long long)low);
+    __m128i a = _mm_setzero_si128(), b = a;
+    for (; n >= 32; n -= 32, p += 32) {
+        const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
+        const __m128i y = _mm_loadu_si128((const __m128i *)(const void *)(p + 16));
+        a = _mm_or_si128(a, _mm_add_epi64(_mm_and_si128(x, m), l));
+        b = _mm_or_si128(b, _mm_add_epi64(_mm_and_si128(y, m), l));
+    }
+    a = _mm_or_si128(a, b);
+    any = (uint64_t)_mm_cvtsi128_si64(_mm_or_si128(a, _mm_unpackhi_epi64(a, a)));
+#endif
+    for (; n >= 8; n -= 8, p += 8) {
+        memcpy(&w, p, 8);
+        any |= (w & mask) + low;
+    }
+    w = 0;
+    if (n) memcpy(&w, p, (size_t)n);
+    any |= (w & mask) + low;
+    return (any & (mask + low)) != 0;
 }
 
 /* >>sha256 -------------------------------------------------------------------- */
@@ -28122,6 +28183,14 @@ typedef struct ckr__tally {
     uint64_t  low, high;       /* sum of integers, 128 bits                              */
 } ckr__tally;
 
+/* What is added up of a piece while its bytes pass. */
+typedef struct ckr__gather {
+    bool      digest, finite;  /* which of them are asked for                           */
+    ckr_dtype as;              /* a float: the digest of the cast too; NONE: no         */
+    uint64_t  sums[2], cast[2];        /* of the digests                                */
+    uint64_t  nan, inf;        /* elements                                              */
+} ckr__gather;
+
 /* What a worker owns: scratch, digest sums of every tensor, its error. */
 typedef struct ckr__lane {
     const ckr__ctx *src, *other;   /* of pa and pb                                      */
@@ -28132,6 +28201,7 @@ typedef struct ckr__lane {
     uint64_t   block_at[2], block_n[2];
     uint8_t   *temp;           /* CKR__RUN_PART bytes twice, for casts and comparison     */
     uint64_t (*sums)[2];       /* [tensor index][2], or NULL: no digest                 */
+    ckr__gather *gather;       /* what takes the sums instead, and more                 */
     const ckr__digest_tables *tables;
     ckr__tally *tally;         /* of the job, or NULL                                    */
     uint64_t   bytes_read;
@@ -28227,21 +28297,69 @@ static const uint8_t *ckr__fetch_native(ckr__lane *w, int side, const ckr_piece 
     return t;
 }
 
-static void ckr__lane_digest(ckr__lane *w, const ckr_tensor *t, ckr_dtype dtype, uint64_t at,
-                             const uint8_t *p, uint64_t n)
+static void ckr__lane_sum(const ckr__lane *w, uint64_t sums[2], ckr_dtype dtype, uint64_t at,
+                          const uint8_t *p, uint64_t n)
 {
-    if (!w->sums || !t->slot[0]) return;
     if (!ckr__host_big_endian() || ckr__dtypes[dtype].swap < 2) {
-        ckr__digest_add(w->tables, w->sums[t->index], at, p, (size_t)n);
+        ckr__digest_add(w->tables, sums, at, p, (size_t)n);
     } else {                   /* the digest is of little-endian bytes                   */
         uint8_t word[16];
         size_t e = ckr_dtype_size(dtype);
         for (; n >= e; n -= e, p += e, at += e) {
             memcpy(word, p, e);
             ckr__swap_bytes(word, e, ckr__dtypes[dtype].swap);
-            ckr__digest_add(w->tables, w->sums[t->index], at, word, e);
+            ckr__digest_add(w->tables, sums, at, word, e);
         }
     }
+}
+
+static void ckr__lane_digest(ckr__lane *w, const ckr_tensor *t, ckr_dtype dtype, uint64_t at,
+                             const uint8_t *p, uint64_t n)
+{
+    if (w->sums && t->slot[0]) ckr__lane_sum(w, w->sums[t->index], dtype, at, p, n);
+}
+
+/* What the two parts of a complex number are; of any other dtype that itself. */
+static ckr_dtype ckr__complex_part(ckr_dtype t)
+{
+    return t == CKR_DTYPE_C128   ? CKR_DTYPE_F64
+           : t == CKR_DTYPE_C64  ? CKR_DTYPE_F32
+           : t == CKR_DTYPE_C32  ? CKR_DTYPE_F16
+           : t == CKR_DTYPE_BC32 ? CKR_DTYPE_BF16
+                                 : t;
+}
+
+/* What nonfinite says there is: each element once, NaN before infinite. */
+static CKR__NOINLINE void ckr__nonfinite_count(ckr__gather *y, ckr_dtype t, const uint8_t *p,
+                                              uint64_t n)
+{
+    const ckr_dtype part = ckr__complex_part(t);
+    const size_t e = ckr_dtype_size(t), unit = ckr_dtype_size(part);
+    for (; n >= e; n -= e, p += e) {
+        bool nan = false, inf = false;
+        for (size_t i = 0; i < e; i += unit) {
+            const double v = ckr__load_f64(part, p + i);
+            if (v >= -DBL_MAX && v <= DBL_MAX) continue;
+            if (v < 0 || v > 0) inf = true;
+            else nan = true;
+        }
+        y->nan += nan;
+        y->inf += inf && !nan;
+    }
+}
+
+/* n bytes at p, elements of the tensor from its byte `at` on; the cast goes where they are not. */
+static void ckr__lane_gather(ckr__lane *w, ckr_dtype dtype, uint64_t at, const uint8_t *p,
+                            uint64_t n)
+{
+    const uint64_t e = ckr_dtype_size(dtype), as = ckr_dtype_size(w->gather->as);
+    uint8_t *cast = p == w->temp ? w->temp + CKR__RUN_PART : w->temp;
+    if (w->gather->digest) ckr__lane_sum(w, w->gather->sums, dtype, at, p, n);
+    if (w->gather->finite && ckr__nonfinite(dtype, p, n))
+        ckr__nonfinite_count(w->gather, dtype, p, n);
+    if (!as) return;
+    ckr__convert(w->gather->as, cast, dtype, p, n / e);
+    ckr__lane_sum(w, w->gather->cast, w->gather->as, at / e * as, cast, n / e * as);
 }
 
 /* A run that is long, and stored as it is wanted: read to where it goes, without a stop in a block.
@@ -28407,11 +28525,13 @@ static bool ckr__run_copy(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t 
 {
     const uint64_t ea = ckr_dtype_size(op->pa->dtype), ed = ckr_dtype_size(op->dtype);
     const uint64_t el = ckr_dtype_size(op->logical), most = ea > el ? ea : el;
-    const int64_t step = (int64_t)(CKR__RUN_PART / (most > ed ? most : ed));
+    const uint64_t as = w->gather ? ckr_dtype_size(w->gather->as) : 0, other = as > ed ? as : ed;
+    const int64_t step = (int64_t)(CKR__RUN_PART / (most > other ? most : other));
     if (ckr__run_direct(op, dst, (uint64_t)n * ea))
         return ckr__run_read(w, op, a, l, dst, (uint64_t)n * ea);
     while (n > 0) {
-        int64_t part = ckr__min_i64(n, step);
+        /* from one multiple of the step to the next, as the digest's blocks lie */
+        int64_t part = ckr__min_i64(n, step - (int64_t)(l / el) % step);
         const uint8_t *s =
             ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea, (uint64_t)n * ea);
         s = ckr__run_logical(w, op, s, (uint64_t)part);
@@ -28423,7 +28543,9 @@ static bool ckr__run_copy(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t 
                 ckr__swap_bytes(dst, (size_t)part * (size_t)ed, ckr__dtypes[op->dtype].swap);
             dst += (uint64_t)part * ed;
         }
-        if (!op->no_sum) ckr__lane_digest(w, op->tensor, op->logical, l, s, (uint64_t)part * el);
+        if (w->gather) ckr__lane_gather(w, op->logical, l, s, (uint64_t)part * el);
+        else if (!op->no_sum)
+            ckr__lane_digest(w, op->tensor, op->logical, l, s, (uint64_t)part * el);
         if (w->tally) ckr__tally_add(w->tally, op->logical, s, (uint64_t)part);
         w->bytes_read += (uint64_t)part * ea;
         a += (uint64_t)part * ea;
@@ -28459,10 +28581,7 @@ static uint64_t ckr__ulp_distance(ckr_dtype t, const uint8_t *x, const uint8_t *
 /* The modulus of the difference of two elements. */
 static double ckr__distance(ckr_dtype t, const uint8_t *x, const uint8_t *y)
 {
-    const ckr_dtype part = t == CKR_DTYPE_C128  ? CKR_DTYPE_F64
-                           : t == CKR_DTYPE_C64 ? CKR_DTYPE_F32
-                           : t == CKR_DTYPE_C32 ? CKR_DTYPE_F16
-                                                : t;
+    const ckr_dtype part = ckr__complex_part(t);
     const size_t n = ckr_dtype_size(part);
     const double a = ckr__load_f64(part, x), b = ckr__load_f64(part, y);
     uint64_t u, v;
@@ -28680,14 +28799,14 @@ static void ckr__crew_free(ckr__crew *w)
     memset(w, 0, sizeof *w);
 }
 
-/* Workers that stage at most `block` bytes of a source at a time. n_tensors > 0: with digest sums.
-   `other` may be NULL. */
-static ckr_result ckr__crew_small(ckr__crew *w, ckr__ctx *c, const ckr__ctx *src,
+/* n workers that stage at most `block` bytes of a source at a time. n_tensors > 0: with digest
+   sums. `other` may be NULL. */
+static ckr_result ckr__crew_small(ckr__crew *w, ckr__ctx *c, uint32_t n, const ckr__ctx *src,
                                   const ckr__ctx *other, uint64_t n_tensors, size_t block)
 {
     memset(w, 0, sizeof *w);
     w->c = c;
-    w->n = c->env.parallel.n_threads;
+    w->n = n;
     w->n_tensors = n_tensors;
     w->lanes = (ckr__lane *)ckr__heap_alloc(c, w->n * sizeof *w->lanes);
     if (!w->lanes) return CKR_E_NOMEM;
@@ -28721,10 +28840,30 @@ nomem:
     return CKR_E_NOMEM;
 }
 
+/* A cap on buffers under what one worker needs. */
+static ckr_result ckr__cap_small(ckr__ctx *c, const char *where, uint64_t cap, uint64_t need)
+{
+    return ckr__fail_fmt(c, CKR_ITEM_LIMIT, NULL, where, "allow 256 KiB or more",
+                         "a cap of %llu bytes on buffers; one worker needs %llu",
+                         (unsigned long long)cap, (unsigned long long)need);
+}
+
 static ckr_result ckr__crew_make(ckr__crew *w, ckr__ctx *c, const ckr__ctx *src,
                                  const ckr__ctx *other, uint64_t n_tensors)
 {
-    return ckr__crew_small(w, c, src, other, n_tensors, CKR__BLOCK);
+    const uint64_t most = c->limits.max_buffer_bytes, sides = other ? 2 : 1;
+    const uint64_t fixed =
+        sides * CKR__LINE + 2 * CKR__RUN_PART + n_tensors * sizeof *w->lanes->sums;
+    const uint64_t least = fixed + sides * CKR__RUN_PART;
+    uint32_t n = c->env.parallel.n_threads;
+    uint64_t block = CKR__BLOCK;
+    if (most) {
+        if (most < least) return ckr__cap_small(c, "max_buffer_bytes", most, least);
+        if (most / n < least) n = (uint32_t)(most / least);
+        const uint64_t each = (most / n - fixed) / sides & ~(uint64_t)4095;
+        if (each < block) block = each;
+    }
+    return ckr__crew_small(w, c, n, src, other, n_tensors, (size_t)block);
 }
 
 /* The error of the lowest lane, moved to the context. */
@@ -31121,7 +31260,7 @@ static bool ckr__streams_sum(ckr__ctx *c, const uint64_t *sums, size_t n, uint64
 }
 
 static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, const bool *only,
-                                  uint8_t (*each)[16], uint64_t *bytes);
+                                  uint8_t (*each)[16]);
 
 /* A few small tensors, a megabyte at most: an update changes each. *differ: one is not what the
    side file says. */
@@ -31142,7 +31281,7 @@ static ckr_result ckr__rng_sample(ckr__ctx *c, const ckr_ckpt *k, bool *differ)
         if (only[i]) left -= (uint64_t)numel * ckr_dtype_size(t->dtype);
         n += only[i];
     }
-    if (n) r = ckr__digest_all(c, k, only, each, NULL);
+    if (n) r = ckr__digest_all(c, k, only, each);
     for (uint64_t i = 0; i < s->n_tensors && n && r == CKR_OK; i++) {
         const char *key = ckr__printf(c, "%s/%s", s->tensors[i]->name, s->tensors[i]->slot);
         const ckr_node *have = only[i] ? ckr__make_hex(c, each[i], 16) : NULL;
@@ -31280,15 +31419,6 @@ static uint64_t ckr__pieces_bytes(const ckr_tensor *t, const ckr_piece *pieces, 
     for (uint32_t i = 0; i < n; i++)
         sum += (uint64_t)ckr__box_volume(t->n_dims, pieces[i].count) *
                ckr_dtype_size(pieces[i].dtype);
-    return sum;
-}
-
-static uint64_t ckr__state_bytes(const ckr_state *s)
-{
-    uint64_t sum = 0;
-    for (uint64_t i = 0; i < s->n_tensors; i++)
-        sum += (uint64_t)ckr__box_volume(s->tensors[i]->n_dims, s->tensors[i]->shape) *
-               ckr_dtype_size(s->tensors[i]->dtype);
     return sum;
 }
 
@@ -31735,11 +31865,7 @@ static ckr_result ckr__plan_window(ckr_plan *p, uint64_t max_bytes)
     uint64_t w = CKR__WINDOW;
     if (max_bytes) {
         if (max_bytes < fixed + least)
-            return ckr__fail_with(&p->ctx, CKR_ITEM_LIMIT, NULL, "max_bytes",
-                                  ckr__printf(&p->ctx, "a cap of %llu bytes on buffers; one worker "
-                                              "needs %llu", (unsigned long long)max_bytes,
-                                              (unsigned long long)(fixed + least)),
-                                  "allow 256 KiB or more");
+            return ckr__cap_small(&p->ctx, "max_bytes", max_bytes, fixed + least);
         while (*lanes > 1 && max_bytes / *lanes < fixed + least) --*lanes;
         w = (max_bytes / *lanes - fixed) & ~(uint64_t)4095;
     }
@@ -32573,16 +32699,21 @@ static ckr_result ckr__replica_differs(ckr__ctx *c, ckr__crew *crew, const ckr_t
     return r;
 }
 
-/* How many elements of a master do not round to its parameter; 0 where their shapes or dtypes are
-   not of that kind. Where parameters are rounded by chance, either neighbour will do. */
+/* Have a master and its parameter the shape and the dtypes of such? */
+static bool ckr__master_like(const ckr_tensor *master, const ckr_tensor *param)
+{
+    return ckr__is_float(param->dtype) && ckr__is_float(master->dtype) &&
+           param->n_dims == master->n_dims &&
+           !memcmp(param->shape, master->shape, param->n_dims * sizeof *param->shape);
+}
+
+/* How many elements of a master do not round to its parameter; 0 where they are not alike. Where
+   parameters are rounded by chance, either neighbour will do. */
 static ckr_result ckr__master_differs(ckr__ctx *c, ckr__crew *crew, const ckr_tensor *master,
                                       const ckr_tensor *param, uint64_t *n)
 {
     *n = 0;
-    if (!ckr__is_float(param->dtype) || !ckr__is_float(master->dtype) ||
-        param->n_dims != master->n_dims ||
-        memcmp(param->shape, master->shape, param->n_dims * sizeof *param->shape))
-        return CKR_OK;
+    if (!ckr__master_like(master, param)) return CKR_OK;
     for (uint32_t i = 0; i < crew->n; i++) crew->lanes[i].either = param->stochastic;
     ckr_result r = ckr__compare(c, crew, master, master->pieces, master->n_pieces, param->pieces,
                                 param->n_pieces, true);
@@ -32693,11 +32824,7 @@ static const ckr_tensor *ckr__trust_partner(const ckr_state *s, const ckr_tensor
                        : !strcmp(t->slot, "master") ? "param"
                                                       : NULL;
     const ckr_tensor *u = slot ? ckr__tensor_find(s, t->name, slot) : NULL;
-    return u && u->dtype != t->dtype && ckr__is_float(u->dtype) && ckr__is_float(t->dtype) &&
-                   u->n_dims == t->n_dims &&
-                   !memcmp(u->shape, t->shape, t->n_dims * sizeof *t->shape)
-               ? u
-               : NULL;
+    return u && u->dtype != t->dtype && ckr__master_like(t, u) ? u : NULL;
 }
 
 static ckr_result ckr__trust_say(ckr__trust *x, const ckr_tensor *t, const ckr_piece *copy,
@@ -32806,7 +32933,8 @@ static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
     ckr__plan_uses(c, p, use, NULL);
     /* two blocks, where a worker that writes has a window and a block */
     size_t block = (size_t)(p->facts.window_bytes + CKR__BLOCK) / 2 & ~(size_t)4095;
-    ckr_result r = ckr__crew_small(&x.crew, c, &p->src->ctx, &p->src->ctx, 0,
+    ckr_result r = ckr__crew_small(&x.crew, c, c->env.parallel.n_threads, &p->src->ctx,
+                                   &p->src->ctx, 0,
                                    block < CKR__BLOCK ? block : CKR__BLOCK);
     x.crew.aside = true;
     if (r == CKR_OK) r = ckr__trust_all(&x, use, &differ);
@@ -33265,7 +33393,8 @@ static size_t ckr__write_buffer(const ckr__write *w)
 static ckr_result ckr__write_alloc(ckr__write *w)
 {
     uint64_t n = w->plan->src->state.n_tensors;
-    if (ckr__crew_make(&w->crew, w->c, &w->plan->src->ctx, NULL, n ? n : 1) != CKR_OK)
+    if (ckr__crew_small(&w->crew, w->c, w->c->env.parallel.n_threads, &w->plan->src->ctx, NULL,
+                        n ? n : 1, CKR__BLOCK) != CKR_OK)
         return ckr__oom(w->c);
     n = 2 * w->crew.n_tensors; /* and those that are made of them                      */
     w->buffers = CKR__NEW_N(w->c, uint8_t *, w->crew.n);
@@ -33987,35 +34116,6 @@ static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_tensor *const *list, 
     return CKR_OK;
 }
 
-static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, const bool *only,
-                                  uint8_t (*each)[16], uint64_t *bytes)
-{
-    const ckr_state *s = &ckpt->state;
-    int64_t zero[CKR_MAX_DIMS] = CKR_ZERO;
-    ckr__crew crew = CKR_ZERO;
-    ckr__jobs jobs = CKR_ZERO;
-    ckr_result r = CKR_OK;
-    for (uint64_t i = 0; i < s->n_tensors && r == CKR_OK; i++)
-        if (!only || only[i])
-            r = ckr__read_ops(c, &jobs, s->tensors[i], zero, s->tensors[i]->shape, NULL, NULL);
-    jobs.bytes = ckr__state_bytes(s);
-    if (r == CKR_OK)
-        r = ckr__crew_make(&crew, c, &ckpt->ctx, NULL, s->n_tensors ? s->n_tensors : 1);
-    if (r == CKR_OK) r = ckr__jobs_run(&jobs, &crew);
-    for (uint64_t i = 0; i < s->n_tensors && r == CKR_OK; i++) {
-        uint64_t acc[2] = { 0, 0 };
-        for (uint32_t k = 0; k < crew.n; k++) {
-            acc[0] += crew.lanes[k].sums[i][0];
-            acc[1] += crew.lanes[k].sums[i][1];
-        }
-        ckr__digest_final(acc, s->tensors[i]->dtype, s->tensors[i]->n_dims, s->tensors[i]->shape,
-                          each[i]);
-    }
-    for (uint32_t k = 0; bytes && k < crew.n && crew.lanes; k++) *bytes += crew.lanes[k].bytes_read;
-    ckr__crew_free(&crew);
-    return r;
-}
-
 /* Is there anything that could be answered about (`tensors`: of them), and all of it? */
 static ckr_result ckr__askable(ckr__ctx *c, const ckr_ckpt *k, bool tensors)
 {
@@ -34036,6 +34136,336 @@ static ckr_result ckr__askable(ckr__ctx *c, const ckr_ckpt *k, bool tensors)
                           "`tree` shows what is there");
 }
 
+/* >>verify.sweep: pieces and members of archives, every byte read once */
+/* Files are read in their own order, block by block, whatever the order of tensors; what lies in a
+   block is summed while it is in cache: the CRC-32 of a member, and of each piece the digest, the
+   digest of its cast, what is not finite. A copy has its own sums, and a master those of what it
+   rounds to: whether they are the same as their first one's or their parameter's is known without
+   reading either again. */
+
+typedef struct ckr__take {     /* a piece that is read                                  */
+    const ckr_tensor *tensor;
+    const ckr_piece  *piece;
+    ckr__op           op;
+    ckr__gather        gather;
+    uint64_t          span;    /* bytes of its file, from its first to its last         */
+    bool              proved;  /* a flipped bit in it would be seen, CRC or not         */
+} ckr__take;
+
+typedef struct ckr__seal {     /* a member with a CRC                                   */
+    const ckr__member *member;
+    uint32_t           file, crc;
+} ckr__seal;
+
+/* Of either, what lies in one window of its file. A loose one has no order there that is worth
+   following - memory, or a few elements here and there - and has a window of the tensor. */
+typedef struct ckr__strip {
+    ckr__take *take;           /* NULL: of a seal                                       */
+    uint64_t   seal;
+    uint32_t   file, crc;
+    bool       loose;
+    uint64_t   place, from, to;
+    ckr__gather gather;
+} ckr__strip;
+
+typedef struct ckr__sweep {
+    ckr__ctx       *c;
+    const ckr_ckpt *ckpt;
+    ckr__crew       crew;
+    ckr__take      *takes;     /* of each piece of each tensor                          */
+    uint64_t       *first;     /* take of tensor i's first piece; n_tensors + 1         */
+    ckr__seal      *seals;
+    ckr__strip     *strips, **order;   /* `order`: as they are read                     */
+    uint64_t       *jobs;      /* where in `order` each begins, and their end           */
+    uint64_t        n_seals, n_strips, n_jobs, bytes;
+} ckr__sweep;
+
+/* Takes for all tensors or those in `only`, strips for none yet. */
+static ckr_result ckr__sweep_make(ckr__sweep *s, ckr__ctx *c, const ckr_ckpt *ckpt,
+                                  const bool *only, bool compares)
+{
+    const ckr_state *state = &ckpt->state;
+    memset(s, 0, sizeof *s);
+    s->c = c;
+    s->ckpt = ckpt;
+    s->first = CKR__NEW_N(c, uint64_t, state->n_tensors + 1);
+    for (uint64_t i = 0; s->first && i < state->n_tensors; i++)
+        s->first[i + 1] = s->first[i] + (!only || only[i] ? state->tensors[i]->n_pieces : 0);
+    if (s->first) s->takes = CKR__NEW_N(c, ckr__take, s->first[state->n_tensors]);
+    if (!s->takes) return c->err->code;
+    return ckr__crew_make(&s->crew, c, &ckpt->ctx, compares ? &ckpt->ctx : NULL, 1);
+}
+
+/* [at, end) of a file or a tensor, cut at multiples of a window. */
+static void ckr__sweep_cut(ckr__sweep *s, const ckr__strip *like, uint64_t at, uint64_t end)
+{
+    s->bytes += end - at;
+    while (at < end && !ckr__failed(s->c)) {
+        const uint64_t left = CKR__WINDOW - at % CKR__WINDOW, n = end - at < left ? end - at : left;
+        ckr__strip *p = CKR__PUSH(ckr__strip, s->c, s->strips, s->n_strips);
+        *p = *like;
+        p->from = at;
+        p->to = at += n;
+        if (!like->loose) p->place = p->from;
+    }
+}
+
+/* Bytes stored much further apart than they are many would make many windows of little. */
+static ckr_result ckr__sweep_take(ckr__sweep *s, ckr__take *k)
+{
+    const ckr_piece *p = k->piece;
+    const uint64_t bytes = ckr__pieces_bytes(k->tensor, p, 1);
+    ckr__strip strip = CKR_ZERO;
+    strip.take = k;
+    strip.file = p->file;
+    strip.gather = k->gather;
+    strip.loose = p->file == CKR_NO_FILE;
+    if (!bytes) return CKR_OK;
+    for (int pass = 0; pass < 2; pass++) {
+        if (!ckr__op_make(s->c, &k->op, k->tensor, p->start, p->count, p, NULL,
+                          strip.loose ? NULL : p))
+            return s->c->err->code;
+        if (!pass) k->span = k->op.span[0];
+        if (strip.loose || (k->op.span[0] >= bytes && k->op.span[0] / 4 <= bytes)) break;
+        strip.loose = true;
+    }
+    if (!ckr__jobs_bound(s->c, &k->op)) return s->c->err->code;
+    strip.place = strip.file == CKR_NO_FILE ? 0 : k->op.at_a;
+    ckr__sweep_cut(s, &strip, k->op.at_d, k->op.at_d + k->op.span[0]);
+    return s->c->err->code;
+}
+
+/* The pieces of tensor i, its copies too where they are asked for. */
+static ckr_result ckr__sweep_tensor(ckr__sweep *s, uint64_t i, bool copies, ckr__gather asked)
+{
+    const ckr_tensor *t = s->ckpt->state.tensors[i];
+    ckr_result r = CKR_OK;
+    for (uint32_t n = 0; n < t->n_pieces && r == CKR_OK; n++) {
+        ckr__take *k = &s->takes[s->first[i] + n];
+        k->tensor = t;
+        k->piece = &t->pieces[n];
+        k->gather = asked;
+        if (copies || !k->piece->replica) r = ckr__sweep_take(s, k);
+    }
+    return r;
+}
+
+/* Adds the members of bytes that are a zip archive; a CRC of 0 means that the writer computed none.
+   *n_packed: those whose CRC is of bytes that are not unpacked here. */
+static ckr_result ckr__sweep_archive(ckr__sweep *s, uint32_t file, uint64_t offset, uint64_t size,
+                                     uint64_t *n_packed)
+{
+    uint8_t magic[4];
+    ckr__zip z;
+    if (size < 22) return CKR_OK;
+    ckr_result r = ckr__file_read(s->c, file, offset, magic, 4);
+    if (r != CKR_OK || memcmp(magic, "PK\003\004", 4) != 0) return r;
+    r = ckr__zip_open(s->c, file, offset, size, &z);
+    for (uint64_t i = 0; i < z.n && r == CKR_OK; i++) {
+        const ckr__member *m = &z.members[i];
+        ckr__strip strip = CKR_ZERO;
+        if (!m->crc || !m->size) continue;
+        *n_packed += m->method != 0;
+        if (m->method) continue;
+        strip.file = file;
+        strip.seal = s->n_seals;
+        ckr__seal *x = CKR__PUSH(ckr__seal, s->c, s->seals, s->n_seals);
+        x->member = m;
+        x->file = file;
+        ckr__sweep_cut(s, &strip, m->offset, m->offset + m->size);
+    }
+    return r == CKR_OK ? s->c->err->code : r;
+}
+
+/* The members of every archive that the checkpoint opened: files that hold archives hold them where
+   the reader has found them; any other file may be one. */
+static ckr_result ckr__sweep_archives(ckr__sweep *s, uint64_t *n_packed)
+{
+    const ckr__ctx *from = &s->ckpt->ctx;
+    bool *sliced = CKR__NEW_N(s->c, bool, from->n_files);
+    ckr_result r = sliced && ckr__files_borrow(s->c, from) ? CKR_OK : s->c->err->code;
+    for (uint64_t i = 0; i < from->n_slices && r == CKR_OK; i++)
+        sliced[from->slices[i].file] = true;
+    for (uint32_t n = 0; n < from->n_files && r == CKR_OK; n++)
+        if (!sliced[n]) r = ckr__sweep_archive(s, n, 0, s->c->files[n].size, n_packed);
+    for (uint64_t i = 0; i < from->n_slices && r == CKR_OK; i++)
+        r = ckr__sweep_archive(s, from->slices[i].file, from->slices[i].offset,
+                              from->slices[i].size, n_packed);
+    return r;
+}
+
+/* By file and place; what covers before what is covered. */
+static int ckr__strip_cmp(const void *a, const void *b)
+{
+    const ckr__strip *x = (const ckr__strip *)a, *y = (const ckr__strip *)b;
+    if (x->file != y->file) return x->file < y->file ? -1 : 1;
+    if (x->place != y->place) return x->place < y->place ? -1 : 1;
+    return (x->take != NULL) - (y->take != NULL);
+}
+
+/* What is read together: the strips in one window of a file. */
+static ckr_result ckr__sweep_order(ckr__sweep *s)
+{
+    s->order = CKR__NEW_N(s->c, ckr__strip *, s->n_strips);
+    s->jobs = CKR__NEW_N(s->c, uint64_t, s->n_strips + 1);
+    if (!s->order || !s->jobs) return s->c->err->code;
+    for (uint64_t i = 0; i < s->n_strips; i++) s->order[i] = &s->strips[i];
+    if (!ckr__sort(s->c, (void **)(void *)s->order, (size_t)s->n_strips, ckr__strip_cmp))
+        return CKR_E_NOMEM;
+    for (uint64_t i = 0; i < s->n_strips; i++) {
+        const ckr__strip *p = s->order[i], *was = i ? s->order[i - 1] : NULL;
+        if (!was || was->loose || p->loose || was->file != p->file ||
+            was->place / CKR__WINDOW != p->place / CKR__WINDOW)
+            s->jobs[s->n_jobs++] = i;
+    }
+    s->jobs[s->n_jobs] = s->n_strips;
+    return CKR_OK;
+}
+
+/* Reads [at, end) of the file that the strips are of, and a little before it, where an element may
+   have begun, and passes it on to them. */
+static bool ckr__sweep_block(ckr__sweep *s, ckr__lane *w, ckr__strip *const *strips, uint64_t n,
+                            uint64_t at, uint64_t end)
+{
+    const uint64_t back = at < CKR__LINE ? at : CKR__LINE, done = w->bytes_read;
+    uint8_t *block = w->block[0] + ckr__misplaced(w->block[0], at - back);
+    ckr_piece p = CKR_ZERO;
+    p.file = strips[0]->file;
+    w->block_file[0] = CKR_NO_FILE;
+    if (!ckr__lane_read(w, 0, &p, at - back, block, end - at + back)) return false;
+    w->block_file[0] = p.file;
+    w->block_at[0] = at - back;
+    w->block_n[0] = end - at + back;
+    for (uint64_t i = 0; i < n && strips[i]->from < end; i++) {
+        ckr__strip *x = strips[i];
+        const uint64_t from = x->from > at ? x->from : at, to = x->to < end ? x->to : end;
+        if (from >= to) continue;
+        w->gather = &x->gather;
+        if (!x->take)
+            x->crc = ckr__crc32(x->crc, block + back + (from - at), (size_t)(to - from));
+        else if (!ckr__op_run(w, &x->take->op, from, to, NULL)) return false;
+    }
+    CKPTRESUME_ASSERT(w->block_at[0] == at - back);
+    w->bytes_read = done + (end - at);
+    (void)s;
+    return true;
+}
+
+/* A job: from one place that any strip needs to the next, what lies between them too where that
+   costs no more than another call. */
+static bool ckr__sweep_job(ckr__sweep *s, ckr__lane *w, ckr__strip *const *strips, uint64_t n)
+{
+    uint64_t at = strips[0]->from;
+    w->gather = &strips[0]->gather;
+    if (strips[0]->loose)
+        return ckr__op_run(w, &strips[0]->take->op, strips[0]->from, strips[0]->to, NULL);
+    for (; n > 0; strips++, n--)
+        while (strips[0]->to > at) {
+            if (at < strips[0]->from) at = strips[0]->from;
+            const uint64_t most = at + (w->most - CKR__LINE);
+            uint64_t end = at;
+            for (uint64_t i = 0;
+                 i < n && strips[i]->from < most && strips[i]->from <= end + CKR__NEAR; i++)
+                if (strips[i]->to > end) end = strips[i]->to < most ? strips[i]->to : most;
+            if (!ckr__sweep_block(s, w, strips, n, at, end)) return false;
+            at = end;
+        }
+    return true;
+}
+
+static void ckr__sweep_lane(void *arg, uint32_t lane)
+{
+    ckr__sweep *s = (ckr__sweep *)arg;
+    ckr__lane *w = &s->crew.lanes[lane];
+    const uint64_t n = s->crew.n;
+    for (uint64_t i = lane; i < s->n_jobs; i += n)
+        if (!ckr__sweep_job(s, w, s->order + s->jobs[i], s->jobs[i + 1] - s->jobs[i]) ||
+            !ckr__tell(s->c, lane, s->bytes, s->n_jobs - i < n ? s->n_jobs : i + n, s->n_jobs,
+                       &w->err))
+            break;
+    w->gather = NULL;
+}
+
+static void ckr__gather_add(ckr__gather *to, const ckr__gather *from)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        to->sums[i] += from->sums[i];
+        to->cast[i] += from->cast[i];
+    }
+    to->nan += from->nan;
+    to->inf += from->inf;
+}
+
+static ckr_result ckr__sweep_run(ckr__sweep *s)
+{
+    ckr_result r = ckr__failed(s->c) ? s->c->err->code : ckr__sweep_order(s);
+    const uint32_t n = s->n_jobs < s->crew.n ? (uint32_t)s->n_jobs : s->crew.n;
+    if (r == CKR_OK && n) ckr__for(s->c, n, ckr__sweep_lane, s);
+    if (r == CKR_OK) r = ckr__crew_error(&s->crew);
+    s->c->done += s->bytes;
+    for (uint64_t i = 0; i < s->n_strips && r == CKR_OK; i++) {
+        const ckr__strip *p = s->order[i];
+        ckr__seal *x = p->take ? NULL : &s->seals[p->seal];
+        if (x) x->crc = ckr__crc32_combine(x->crc, p->crc, p->to - p->from);
+        else ckr__gather_add(&p->take->gather, &p->gather);
+    }
+    return r;
+}
+
+/* All pieces of tensor i that are no copies. */
+static ckr__gather ckr__sweep_gather(const ckr__sweep *s, uint64_t i)
+{
+    ckr__gather sum = CKR_ZERO;
+    for (uint64_t k = s->first[i]; k < s->first[i + 1]; k++)
+        if (!s->takes[k].piece->replica) ckr__gather_add(&sum, &s->takes[k].gather);
+    return sum;
+}
+
+static void ckr__sweep_digest(const ckr__sweep *s, uint64_t i, uint8_t digest[16])
+{
+    const ckr_tensor *t = s->ckpt->state.tensors[i];
+    const ckr__gather sum = ckr__sweep_gather(s, i);
+    ckr__digest_final(sum.sums, t->dtype, t->n_dims, t->shape, digest);
+}
+
+/* Bytes of files that hold tensors, and how many of them nothing would betray if they changed. */
+static void ckr__sweep_cover(const ckr__sweep *s, uint64_t *all, uint64_t *bare)
+{
+    uint64_t sealed = 0, seen = 0;     /* up to there, in the file of the strip before      */
+    for (uint64_t i = 0; i < s->n_strips && s->order[i]->file != CKR_NO_FILE; i++) {
+        const ckr__strip *p = s->order[i];
+        const uint64_t end = p->place + (p->loose ? p->take->span : p->to - p->from);
+        if (!i || s->order[i - 1]->file != p->file) sealed = seen = 0;
+        if (!p->take) {
+            sealed = end > sealed ? end : sealed;
+        } else if (end > seen) {
+            const uint64_t n = end - (seen > p->place ? seen : p->place);
+            *all += n;
+            if (end > sealed && !p->take->proved) *bare += n;
+            seen = end;
+        }
+    }
+}
+
+static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, const bool *only,
+                                  uint8_t (*each)[16])
+{
+    const ckr_state *state = &ckpt->state;
+    ckr__sweep s;
+    ckr__gather asked = CKR_ZERO;
+    ckr_result r = ckr__sweep_make(&s, c, ckpt, only, false);
+    asked.digest = true;
+    for (uint64_t i = 0; i < state->n_tensors && r == CKR_OK; i++)
+        if (!only || only[i]) r = ckr__sweep_tensor(&s, i, false, asked);
+    if (only) s.bytes = 0;     /* a look by the way: no part of the call's work            */
+    c->total += s.bytes;
+    if (r == CKR_OK) r = ckr__sweep_run(&s);
+    for (uint64_t i = 0; i < state->n_tensors && r == CKR_OK; i++)
+        ckr__sweep_digest(&s, i, each[i]);
+    ckr__crew_free(&s.crew);
+    return r;
+}
+
 static CKR__NOINLINE ckr_result ckr__ckpt_digest_body(const ckr_ckpt *ckpt, uint8_t (*each)[16],
                                                       uint8_t total[16], ckr_error *err)
 {
@@ -34046,9 +34476,8 @@ static CKR__NOINLINE ckr_result ckr__ckpt_digest_body(const ckr_ckpt *ckpt, uint
         own = (uint8_t (*)[16])ckr__arena_n(&c, ckpt->state.n_tensors, 16);
         if (!own) r = c.err->code;
     }
-    c.total = ckr__state_bytes(&ckpt->state);
     if (r == CKR_OK) r = ckr__askable(&c, ckpt, true);
-    if (r == CKR_OK) r = ckr__digest_all(&c, ckpt, NULL, own, NULL);
+    if (r == CKR_OK) r = ckr__digest_all(&c, ckpt, NULL, own);
     if (r == CKR_OK) r = ckr__step_bytes(&c, ckpt, &steps);
     if (r == CKR_OK)
         r = ckr__digest_total(&c, (const ckr_tensor *const *)ckpt->state.tensors,
@@ -34123,30 +34552,59 @@ typedef struct ckr__checker {
     ckr__ctx        c;         /* owns the notes                                        */
     ckr_report      report;    /* what the caller gets                                   */
     const ckr_ckpt *ckpt;
+    ckr__sweep      sweep;
     ckr_note       *notes;
-    uint64_t        n_notes, bytes_read;
+    ckr_nonfinite  *nonfinite;
+    uint64_t        n_notes, n_nonfinite, n_packed;
 } ckr__checker;
 
-static ckr_result ckr__check_replicas(ckr__checker *k, ckr__crew *crew, const ckr_tensor *t)
+static ckr_result ckr__check_replica(ckr__checker *k, const ckr_tensor *t, uint32_t i)
 {
+    uint64_t n;
+    char what[512];
+    ckr_result r = ckr__replica_differs(&k->c, &k->sweep.crew, t, i, &n);
+    if (r != CKR_OK || !n) return r;
+    ckr__sprint(what, sizeof what, "%llu elements of the copy in %.300s differ from the first copy",
+                (unsigned long long)n, ckr__file_path(&k->ckpt->ctx, t->pieces[i].file));
+    return ckr__say(&k->c, "CKR_E_REPLICA_DIFFERS", CKR_ERROR,
+                    ckr__printf(&k->c, "%s (%s)", t->name, t->slot), NULL, NULL, what, NULL);
+}
+
+/* A copy with the sums of a first one of the same box is its like; any other is compared. */
+static ckr_result ckr__check_replicas(ckr__checker *k, uint64_t index)
+{
+    const ckr_tensor *t = k->ckpt->state.tensors[index];
+    ckr__take *takes = &k->sweep.takes[k->sweep.first[index]];
+    const size_t n = t->n_dims * sizeof *t->shape;
+    ckr__map boxes = { &k->c, NULL, 0, 0 };
     ckr_result r = CKR_OK;
-    for (uint32_t i = 0; i < t->n_pieces && r == CKR_OK; i++) {
-        uint64_t n;
-        r = ckr__replica_differs(&k->c, crew, t, i, &n);
-        if (r == CKR_OK && n) {
-            char what[512];
-            ckr__sprint(what, sizeof what,
-                        "%llu elements of the copy in %.300s differ from the first one",
-                        (unsigned long long)n, ckr__file_path(&k->ckpt->ctx, t->pieces[i].file));
-            r = ckr__say(&k->c, "CKR_E_REPLICA_DIFFERS", CKR_ERROR,
-                         ckr__printf(&k->c, "%s (%s)", t->name, t->slot), NULL, NULL, what, NULL);
+    uint32_t copies = 0;
+    for (uint32_t i = 0; i < t->n_pieces; i++) copies += t->pieces[i].replica;
+    char *keys = copies ? (char *)ckr__arena_n(&k->c, t->n_pieces, 2 * n + 1) : NULL;
+    if (!keys) return k->c.err->code;
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t i = 0; i < t->n_pieces && r == CKR_OK; i++) {
+            const ckr_piece *p = &t->pieces[i];
+            char *key = keys + i * (2 * n + 1);
+            uint64_t at = 0;
+            if (p->replica != (pass == 1)) continue;
+            if (n) memcpy(key, p->start, n);
+            if (n) memcpy(key + n, p->count, n);
+            if (!pass) {
+                if (!ckr__map_put(&boxes, key, 2 * n + 1, i, NULL)) r = k->c.err->code;
+                continue;
+            }
+            const bool twin = ckr__map_find(&boxes, key, 2 * n + 1, &at);
+            takes[i].proved = true;
+            if (twin) takes[at].proved = true;
+            if (!twin || memcmp(takes[at].gather.sums, takes[i].gather.sums, 16) != 0)
+                r = ckr__check_replica(k, t, i);
         }
-    }
+    ckr__map_free(&boxes);
     return r;
 }
 
 static ckr_result ckr__check_side(ckr__checker *k, uint8_t (*each)[16]);
-static ckr_result ckr__check_members(ckr__checker *k);
 
 /* Each random stream is one that its generator could be in; what is odd about them as a whole. */
 static ckr_result ckr__check_rng(ckr__checker *k)
@@ -34172,39 +34630,165 @@ static const ckr_tensor *ckr__check_param(const ckr__checker *k, const ckr__map 
                                           const ckr_tensor *t)
 {
     uint64_t at;
-    if (strcmp(t->slot, "master") != 0 || !ckr__map_find(params, t->name, strlen(t->name), &at))
+    if (strcmp(t->slot, "master") != 0 || !ckr__map_find(params, t->name, strlen(t->name), &at) ||
+        !ckr__master_like(t, k->ckpt->state.tensors[at]))
         return NULL;
     return k->ckpt->state.tensors[at];
 }
 
-/* Bytes that a tensor is compared with: its copies and its parameter. */
-static uint64_t ckr__check_bytes(const ckr_tensor *t, const ckr_tensor *param)
+/* No change of a piece goes unseen by what it is compared with. */
+static void ckr__check_prove(ckr__checker *k, const ckr_tensor *t)
 {
-    uint64_t sum = param ? ckr__pieces_bytes(param, param->pieces, param->n_pieces) : 0;
     for (uint32_t i = 0; i < t->n_pieces; i++)
-        if (t->pieces[i].replica) sum += ckr__pieces_bytes(t, &t->pieces[i], 1);
-    return sum;
+        k->sweep.takes[k->sweep.first[t->index] + i].proved |= !t->pieces[i].replica;
+}
+
+/* A parameter that its master rounds to is proved by it, and not the other way round: most bits of
+   a master are in no parameter. Where they lie in one place there is nothing to compare. */
+static ckr_result ckr__check_master(ckr__checker *k, const ckr_tensor *t, const ckr_tensor *param)
+{
+    const ckr__gather master = ckr__sweep_gather(&k->sweep, t->index),
+                     was = ckr__sweep_gather(&k->sweep, param->index);
+    const ckr_piece *p = t->pieces, *q = param->pieces;
+    const bool alike = t->dtype == param->dtype;
+    uint64_t n = 0;
+    ckr_result r = CKR_OK;
+    if (t->n_pieces && param->n_pieces &&
+        (p->file != q->file || p->offset != q->offset || p->mem != q->mem)) {
+        ckr__check_prove(k, param);
+        if (alike) ckr__check_prove(k, t);
+    }
+    if (!param->stochastic && !memcmp(alike ? master.sums : master.cast, was.sums, 16)) return r;
+    r = ckr__master_differs(&k->c, &k->sweep.crew, t, param, &n);
+    if (r != CKR_OK || !n) return r;
+    return ckr__say(&k->c, "CKR_E_MASTER_DIFFERS", CKR_ERROR, t->name, NULL, NULL,
+                    ckr__master_text(&k->c, t, param, n), NULL);
 }
 
 static ckr_result ckr__check_copies(ckr__checker *k, const ckr__map *params)
 {
     const ckr_state *s = &k->ckpt->state;
-    ckr__crew crew;
-    uint64_t done = k->c.done;
-    ckr_result r = ckr__crew_make(&crew, &k->c, &k->ckpt->ctx, &k->ckpt->ctx, 0);
+    ckr_result r = CKR_OK;
+    k->sweep.crew.aside = true;
+    for (uint64_t i = 0; i < s->n_tensors && r == CKR_OK; i++) {
+        const ckr_tensor *param = ckr__check_param(k, params, s->tensors[i]);
+        r = ckr__check_replicas(k, i);
+        if (r == CKR_OK && param) r = ckr__check_master(k, s->tensors[i], param);
+    }
+    return r;
+}
+
+static ckr_result ckr__check_members(ckr__checker *k)
+{
+    ckr_result r = CKR_OK;
+    for (uint64_t i = 0; i < k->sweep.n_seals && r == CKR_OK; i++) {
+        const ckr__seal *x = &k->sweep.seals[i];
+        if (x->crc != x->member->crc)
+            r = ckr__say(&k->c, "CKR_E_MEMBER_CRC", CKR_ERROR,
+                         ckr__printf(&k->c, "%s: %s", ckr__file_path(&k->ckpt->ctx, x->file),
+                                     x->member->name),
+                         NULL, NULL, "the member's bytes do not match its CRC-32", NULL);
+    }
+    if (r == CKR_OK && k->n_packed)
+        r = ckr__say(&k->c, "CKR_N_MEMBER_DEFLATED", CKR_EXACT, "members", NULL,
+                     ckr__printf(&k->c, "%llu not checked", (unsigned long long)k->n_packed),
+                     "these members are compressed (TorchScript code, for example); they hold no "
+                     "tensors", NULL);
+    return r;
+}
+
+/* One entry for the weights and one for the optimizer's state, which names the worst of them. */
+static ckr_result ckr__nonfinite_say(ckr__checker *k, bool weights)
+{
+    const ckr_nonfinite *worst = NULL;
+    uint64_t n = 0, of = 0;
+    for (uint64_t i = 0; i < k->n_nonfinite; i++) {
+        const ckr_nonfinite *x = &k->nonfinite[i];
+        if (ckr__word_in("param master ema", x->tensor->slot) != weights) continue;
+        n++;
+        of += x->nan + x->inf;
+        if (!worst || (double)(x->nan + x->inf) / (double)x->n_elements >
+                          (double)(worst->nan + worst->inf) / (double)worst->n_elements)
+            worst = x;
+    }
+    if (!worst) return CKR_OK;
+    const double share = 100.0 * (double)(worst->nan + worst->inf) / (double)worst->n_elements;
+    return ckr__say(
+        &k->c, "CKR_W_NOT_FINITE", CKR_LOST, weights ? "weights" : "optimizer", NULL,
+        ckr__printf(&k->c, "%llu values in %llu tensor%s", (unsigned long long)of,
+                    (unsigned long long)n, n == 1 ? "" : "s"),
+        ckr__printf(&k->c, "%llu of %llu elements (%.3g %%) of %s (%s) are not finite (%llu NaN, "
+                    "%llu infinite)%s; %s", (unsigned long long)(worst->nan + worst->inf),
+                    (unsigned long long)worst->n_elements, share, worst->tensor->name,
+                    worst->tensor->slot, (unsigned long long)worst->nan,
+                    (unsigned long long)worst->inf, n > 1 ? ", the largest share of all" : "",
+                    weights ? "the loss is not finite from the first step on"
+                            : "from the first update on their parameters become NaN, or are "
+                              "trained no more"),
+        weights ? "resume from an earlier checkpoint"
+                : "resume from an earlier checkpoint, or without the optimizer's state");
+}
+
+static const char *ckr__size_text(ckr__ctx *c, uint64_t n)
+{
+    static const char *const unit[] = { "bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+    double v = (double)n;
+    uint32_t i = 0;
+    for (; v >= 1023.95 && i < 6; i++) v /= 1024;
+    return ckr__printf(c, !i || v >= 99.95 ? "%.0f %s" : v < 9.995 ? "%.2f %s" : "%.1f %s", v,
+                       unit[i]);
+}
+
+/* Values of tensors that are not finite, and what nothing would tell of. */
+static ckr_result ckr__check_values(ckr__checker *k)
+{
+    const ckr_state *s = &k->ckpt->state;
+    ckr_report *rep = &k->report;
+    for (uint64_t i = 0; i < s->n_tensors; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        const ckr__gather sum = ckr__sweep_gather(&k->sweep, i);
+        if (!sum.nan && !sum.inf) continue;
+        ckr_nonfinite *x = CKR__PUSH(ckr_nonfinite, &k->c, k->nonfinite, k->n_nonfinite);
+        x->tensor = t;
+        x->nan = sum.nan;
+        x->inf = sum.inf;
+        x->n_elements = (uint64_t)ckr__box_volume(t->n_dims, t->shape);
+    }
+    ckr_result r = ckr__nonfinite_say(k, true);
+    if (r == CKR_OK) r = ckr__nonfinite_say(k, false);
+    ckr__sweep_cover(&k->sweep, &rep->tensor_bytes, &rep->uncovered_bytes);
+    if (r != CKR_OK || !rep->uncovered_bytes) return r;
+    const char *all = ckr__size_text(&k->c, rep->tensor_bytes),
+               *bare = ckr__size_text(&k->c, rep->uncovered_bytes);
+    return ckr__say(&k->c, "CKR_N_NO_CHECKSUM", CKR_EXACT, "checksums", NULL, NULL,
+                    ckr__printf(&k->c, "%s of %s of tensors are covered by no checksum: a flipped "
+                                "bit would not be seen", bare, all), NULL);
+}
+
+/* Digests are for what is compared: copies, masters with their parameters, and what the side file
+   knows. */
+static ckr_result ckr__check_sweep(ckr__checker *k, const ckr__map *params)
+{
+    const ckr_state *s = &k->ckpt->state;
+    bool *paired = CKR__NEW_N(&k->c, bool, s->n_tensors);
+    ckr_result r = paired ? ckr__sweep_make(&k->sweep, &k->c, k->ckpt, NULL, true) : k->c.err->code;
+    for (uint64_t i = 0; i < s->n_tensors && r == CKR_OK; i++) {
+        const ckr_tensor *param = ckr__check_param(k, params, s->tensors[i]);
+        if (param) paired[i] = paired[param->index] = true;
+    }
     for (uint64_t i = 0; i < s->n_tensors && r == CKR_OK; i++) {
         const ckr_tensor *t = s->tensors[i], *param = ckr__check_param(k, params, t);
-        r = ckr__check_replicas(k, &crew, t);
-        uint64_t differ = 0;
-        if (r == CKR_OK && param) r = ckr__master_differs(&k->c, &crew, t, param, &differ);
-        if (r == CKR_OK && differ)
-            r = ckr__say(&k->c, "CKR_E_MASTER_DIFFERS", CKR_ERROR, t->name, NULL, NULL,
-                         ckr__master_text(&k->c, t, param, differ), NULL);
-        done += ckr__check_bytes(t, param);
-        k->c.done = done;
+        ckr__gather asked = CKR_ZERO;
+        asked.finite = true;
+        asked.digest = paired[i] || k->ckpt->side;
+        for (uint32_t n = 0; n < t->n_pieces && !asked.digest; n++)
+            asked.digest = t->pieces[n].replica;
+        if (param && !param->stochastic && param->dtype != t->dtype) asked.as = param->dtype;
+        r = ckr__sweep_tensor(&k->sweep, i, true, asked);
     }
-    for (uint32_t n = 0; crew.lanes && n < crew.n; n++) k->bytes_read += crew.lanes[n].bytes_read;
-    ckr__crew_free(&crew);
+    if (r == CKR_OK) r = ckr__sweep_archives(&k->sweep, &k->n_packed);
+    k->c.total = k->sweep.bytes;
+    if (r == CKR_OK) r = ckr__sweep_run(&k->sweep);
     return r;
 }
 
@@ -34216,15 +34800,17 @@ static ckr_result ckr__check_all(ckr__checker *k)
     for (uint64_t i = 0; i < s->n_tensors; i++)
         if (!strcmp(s->tensors[i]->slot, "param"))
             ckr__map_put(&params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
-    k->c.total = ckr__state_bytes(s);
-    for (uint64_t i = 0; i < s->n_tensors; i++)
-        k->c.total +=
-            ckr__check_bytes(s->tensors[i], ckr__check_param(k, &params, s->tensors[i]));
-    ckr_result r = ckr__failed(&k->c) ? k->c.err->code : ckr__check_members(k);
+    ckr_result r = ckr__failed(&k->c) ? k->c.err->code : ckr__check_sweep(k, &params);
+    if (r == CKR_OK) r = ckr__check_members(k);
     if (r == CKR_OK) r = ckr__check_rng(k);
-    if (r == CKR_OK) r = ckr__digest_all(&k->c, k->ckpt, NULL, each, &k->bytes_read);
+    for (uint64_t i = 0; i < s->n_tensors && r == CKR_OK; i++)
+        ckr__sweep_digest(&k->sweep, i, each[i]);
     if (r == CKR_OK) r = ckr__check_side(k, each);
     if (r == CKR_OK) r = ckr__check_copies(k, &params);
+    if (r == CKR_OK) r = ckr__check_values(k);
+    for (uint32_t n = 0; k->sweep.crew.lanes && n < k->sweep.crew.n; n++)
+        k->report.bytes_read += k->sweep.crew.lanes[n].bytes_read;
+    ckr__crew_free(&k->sweep.crew);
     ckr__map_free(&params);
     return r;
 }
@@ -34245,7 +34831,8 @@ static CKR__NOINLINE ckr_result ckr__ckpt_check_body(const ckr_ckpt *ckpt, ckr_r
     if (r == CKR_OK) r = k->c.err->code;
     k->report.notes = k->notes;
     k->report.n_notes = k->n_notes;
-    k->report.bytes_read = k->bytes_read;
+    k->report.nonfinite = k->nonfinite;
+    k->report.n_nonfinite = k->n_nonfinite;
     k->report.sound = ckr__severity_max(k->notes, k->n_notes) < CKR_ERROR &&
                       ckr__severity_max(ckpt->state.notes, ckpt->state.n_notes) < CKR_ERROR;
     if (r == CKR_OK) *out = &k->report;
@@ -34472,113 +35059,6 @@ CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff 
 CKR_API void ckr_diff_free(ckr_diff *d)
 {
     if (d) ckr__owner_free(CKR__OWNER_OF(ckr__differ, diff, d), sizeof(ckr__differ));
-}
-
-/* >>verify.members: CRC-32 of every member of every zip archive that the checkpoint opened */
-
-typedef struct ckr__crc_job {
-    ckr__file *file;
-    const ckr__member *member;
-    bool wrong;
-} ckr__crc_job;
-typedef struct ckr__crc_jobs {
-    ckr__ctx *c;
-    ckr__crew *crew;
-    ckr__crc_job *list;
-    uint64_t n, n_packed;
-    uint64_t bytes, first;     /* of all, and of what the first lane reads                 */
-} ckr__crc_jobs;
-
-static void ckr__crc_lane(void *arg, uint32_t lane)
-{
-    ckr__crc_jobs *j = (ckr__crc_jobs *)arg;
-    ckr__lane *w = &j->crew->lanes[lane];
-    const ckr_io *io = &j->c->env.io;
-    for (uint64_t i = lane; i < j->n; i += j->crew->n) {
-        const ckr__member *m = j->list[i].member;
-        uint64_t n;
-        uint32_t crc = 0;
-        for (uint64_t at = 0; at < m->size; at += n) {
-            uint8_t *p = w->block[0] + ckr__misplaced(w->block[0], m->offset + at);
-            int32_t sys;
-            n = m->size - at < CKR__BLOCK ? m->size - at : CKR__BLOCK;
-            sys = io->read_fn(io->user, j->list[i].file->handle, m->offset + at, p, (size_t)n);
-            if (sys) ckr__fail_io(&w->err, CKR_ITEM_IO_READ, j->list[i].file->path, sys);
-            if (sys) return;
-            crc = ckr__crc32(crc, p, (size_t)n);
-            w->bytes_read += n;
-            if (!ckr__tell(j->c, lane, j->bytes, w->bytes_read, j->first, &w->err)) return;
-        }
-        j->list[i].wrong = crc != m->crc;
-    }
-}
-
-/* Adds the members of bytes that are a zip archive; a CRC of 0 means that the writer computed
-   none. */
-static ckr_result ckr__crc_collect(ckr__checker *k, ckr__crc_jobs *j, uint32_t file,
-                                   uint64_t offset, uint64_t size)
-{
-    uint8_t magic[4];
-    ckr__zip z;
-    if (size < 22) return CKR_OK;
-    ckr_result r = ckr__file_read(&k->c, file, offset, magic, 4);
-    if (r != CKR_OK || memcmp(magic, "PK\003\004", 4) != 0) return r;
-    r = ckr__zip_open(&k->c, file, offset, size, &z);
-    for (uint64_t i = 0; i < z.n && r == CKR_OK; i++) {
-        if (!z.members[i].crc || !z.members[i].size) continue;
-        if (z.members[i].method) {     /* the sum is of bytes that are not unpacked here */
-            j->n_packed++;
-            continue;
-        }
-        ckr__crc_job *x = CKR__PUSH(ckr__crc_job, &k->c, j->list, j->n);
-        x->file = CKR__DUP(&k->c, ckr__file, &k->c.files[file], 1);  /* their table moves */
-        x->member = &z.members[i];
-    }
-    return k->c.err->code;
-}
-
-/* Files that hold archives hold them where the reader has found them; any other file may be one. */
-static ckr_result ckr__check_members(ckr__checker *k)
-{
-    const ckr__ctx *from = &k->ckpt->ctx;
-    bool *sliced = CKR__NEW_N(&k->c, bool, from->n_files);
-    ckr__crc_jobs j = CKR_ZERO;
-    ckr__crew crew = CKR_ZERO;
-    ckr_result r = sliced && ckr__files_borrow(&k->c, from) ? CKR_OK : k->c.err->code;
-    j.c = &k->c;
-    for (uint64_t i = 0; i < from->n_slices && r == CKR_OK; i++)
-        sliced[from->slices[i].file] = true;
-    for (uint32_t n = 0; n < from->n_files && r == CKR_OK; n++)
-        if (!sliced[n]) r = ckr__crc_collect(k, &j, n, 0, k->c.files[n].size);
-    for (uint64_t i = 0; i < from->n_slices && r == CKR_OK; i++)
-        r = ckr__crc_collect(k, &j, from->slices[i].file, from->slices[i].offset,
-                             from->slices[i].size);
-    if (r == CKR_OK) r = ckr__crew_make(&crew, &k->c, from, NULL, 0);
-    if (r == CKR_OK) {
-        j.crew = &crew;
-        for (uint64_t i = 0; i < j.n; i++) {
-            j.bytes += j.list[i].member->size;
-            if (i % crew.n == 0) j.first += j.list[i].member->size;
-        }
-        k->c.total += j.bytes;
-        ckr__for(&k->c, crew.n, ckr__crc_lane, &j);
-        k->c.done += j.bytes;
-        r = ckr__crew_error(&crew);
-    }
-    for (uint32_t n = 0; crew.lanes && n < crew.n; n++) k->bytes_read += crew.lanes[n].bytes_read;
-    for (uint64_t i = 0; i < j.n && r == CKR_OK; i++)
-        if (j.list[i].wrong)
-            r = ckr__say(&k->c, "CKR_E_MEMBER_CRC", CKR_ERROR,
-                         ckr__printf(&k->c, "%s: %s", j.list[i].file->path,
-                                     j.list[i].member->name),
-                         NULL, NULL, "the member's bytes do not match its CRC-32", NULL);
-    if (r == CKR_OK && j.n_packed)
-        r = ckr__say(&k->c, "CKR_N_MEMBER_DEFLATED", CKR_EXACT, "members", NULL,
-                     ckr__printf(&k->c, "%llu not checked", (unsigned long long)j.n_packed),
-                     "these members are compressed (TorchScript code, for example); they hold no "
-                     "tensors", NULL);
-    ckr__crew_free(&crew);
-    return r;
 }
 
 /* >>kit.streams --------------------------------------------------------------- */
@@ -63044,7 +63524,10 @@ static ckr_result ckr__check_side(ckr__checker *k, uint8_t (*each)[16])
         bool found = ckr__map_find(&at, key->u.str, (size_t)key->count, &index);
         const ckr_node *have = found ? ckr__make_hex(&k->c, each[index], 16) : NULL;
         if (found && !have) break;
-        if (found && hex && !strcmp(have->u.str, hex)) continue;
+        if (found && hex && !strcmp(have->u.str, hex)) {
+            ckr__check_prove(k, s->tensors[index]);
+            continue;
+        }
         if (found && hex && ckr__is_step(s->tensors[index]) &&
             ckr__step_value(s->tensors[index], steps[index], &step)) {
             ckr__step_digest(tables, step, sum);       /* the number, in whatever type         */

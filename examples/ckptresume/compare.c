@@ -117,20 +117,63 @@ int verb_digest(job *j)
 
 /* >>check --------------------------------------------------------------------- */
 
-static void check_json(job *j, const ckr_ckpt *c, const report *notes, uint64_t bytes_read,
+static void check_json(job *j, const ckr_ckpt *c, const report *notes, const ckr_report *r,
                        bool sound)
 {
+    uint64_t i;
     json w;
     json_begin(&w, &j->out);
     json_head(&w, c);
-    json_pair_uint(&w, "bytes_read", bytes_read);
+    json_pair_uint(&w, "bytes_read", r->bytes_read);
+    json_pair_uint(&w, "tensor_bytes", r->tensor_bytes);
+    json_pair_uint(&w, "uncovered_bytes", r->uncovered_bytes);
+    json_key(&w, "nonfinite");
+    json_open(&w, "[");
+    for (i = 0; i < r->n_nonfinite; i++) {
+        const ckr_nonfinite *x = &r->nonfinite[i];
+        json_open(&w, "{");
+        json_pair(&w, "name", x->tensor->name);
+        json_pair(&w, "slot", x->tensor->slot);
+        json_pair_uint(&w, "nan", x->nan);
+        json_pair_uint(&w, "inf", x->inf);
+        json_pair_uint(&w, "elements", x->n_elements);
+        json_close(&w, "}");
+    }
+    json_close(&w, "]");
     json_key(&w, "sound");
     json_bool(&w, sound);
     json_report(&w, notes);
     json_end(&w);
 }
 
-static void check_text(job *j, const ckr_ckpt *c, const report *notes, uint64_t bytes_read,
+#define NONFINITE_SHOWN 10
+
+/* Tensors with NaN or infinite values, the first ten unless all are asked for. */
+static void check_text_nonfinite(job *j, const ckr_report *r)
+{
+    text *t = &j->out;
+    uint64_t i, shown = j->o.verbose ? r->n_nonfinite : NONFINITE_SHOWN;
+    for (i = 0; i < r->n_nonfinite && i < shown; i++) {
+        const ckr_nonfinite *x = &r->nonfinite[i];
+        text line;
+        memset(&line, 0, sizeof line);
+        text_count(&line, x->nan + x->inf);
+        text_str(&line, " of ");
+        text_count(&line, x->n_elements);
+        text_fmt(&line, " (%.3g%%) in ", 100.0 * (double)(x->nan + x->inf) / (double)x->n_elements);
+        text_str(&line, x->tensor->name);
+        text_fmt(&line, " (%s)", x->tensor->slot);
+        label(t, i ? "" : "not finite");
+        text_wrapped(t, &line, 13, 13);
+    }
+    if (r->n_nonfinite <= shown) return;
+    label(t, "");
+    text_str(t, "and ");
+    text_count(t, r->n_nonfinite - shown);
+    text_str(t, " tensors more: --verbose\n");
+}
+
+static void check_text(job *j, const ckr_ckpt *c, const report *notes, const ckr_report *r,
                        bool sound, double seconds)
 {
     text *t = &j->out;
@@ -141,8 +184,9 @@ static void check_text(job *j, const ckr_ckpt *c, const report *notes, uint64_t 
     }
     head_text(t, c, j->args[0]);
     label(t, "read");
-    text_size(t, bytes_read);
+    text_size(t, r->bytes_read);
     text_fmt(t, " in %.2f s\n", seconds);
+    check_text_nonfinite(j, r);
     label(t, "result");
     text_painted(t, sound ? PAINT_GREEN : PAINT_RED, sound ? "sound" : "not sound");
     text_str(t, "\n");
@@ -165,8 +209,8 @@ int verb_check(job *j)
         notes = report_of(ckr_ckpt_state(c)->notes, ckr_ckpt_state(c)->n_notes, r->notes,
                           r->n_notes);
         sound = r->sound && !report_count(&notes, CKR_ERROR);
-        if (j->o.json) check_json(j, c, &notes, r->bytes_read, sound);
-        else check_text(j, c, &notes, r->bytes_read, sound, seconds);
+        if (j->o.json) check_json(j, c, &notes, r, sound);
+        else check_text(j, c, &notes, r, sound, seconds);
         code = sound ? CODE_DONE : CODE_REFUSED;
         ckr_report_free(r);
     } else {

@@ -229,6 +229,7 @@ void open_desc(const job *j, ckr_open_desc *d)
     d->schedule = j->o.schedule;
     d->optimizer = j->o.optimizer;
     d->env = &j->env;
+    d->limits.max_buffer_bytes = j->o.memory;
 }
 
 /* --format insists on what was recognised. */
