@@ -1242,8 +1242,7 @@ CKR_API uint32_t    ckr_ckpt_files(const ckr_ckpt *c, uint64_t *bytes); /* opene
 /* A run state filled by hand, for a program with a format of its own: tensors lie in the caller's
    memory (row-major, not copied, valid until the close); then plan and write as for any checkpoint.
    `slot` is "param" for weights. Files without slots (safetensors, torch, dcp) hold what has
-   another slot as a tensor of its own, and give it back so: "optimizer.state.NAME.SLOT", slot
-   "param". A put that fails changes nothing, and E_ARG says: no name, no slot, or the same ones
+   another slot as a tensor of its own, and list it so: "optimizer.state.NAME.SLOT", slot "param". A put that fails changes nothing, and E_ARG says: no name, no slot, or the same ones
    twice; elements without data; a checkpoint from ckr_ckpt_open. First all puts, then plans: one
    that is older than the last put writes no more. Not thread-safe. */
 CKR_API ckr_result ckr_ckpt_create(const ckr_open_desc *desc, ckr_ckpt **out, ckr_error *err);
@@ -1329,8 +1328,8 @@ typedef struct ckr_read {
 } ckr_read;
 CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *c, const ckr_read *reads, size_t n,
                                  ckr_error *err);
-CKR_API const ckr_tensor *ckr_ckpt_tensor(const ckr_ckpt *c, const char *name,
-                                          const char *slot); /* or NULL */
+/* NULL: there is none. Of a program's own run (ckr_ckpt_put) a slot is found by its own name, too. */
+CKR_API const ckr_tensor *ckr_ckpt_tensor(const ckr_ckpt *c, const char *name, const char *slot);
 
 /* The same as a list of strided copies, for another executor (ckptresume_cuda.cuh): reads[i].dst is
    not touched, it may be anywhere. `copies` NULL: *n_copies says how many there are; else it is
@@ -63063,9 +63062,22 @@ CKR_API uint32_t ckr_ckpt_files(const ckr_ckpt *c, uint64_t *bytes)
     return c ? c->ctx.n_files : 0;
 }
 
+/* Is it "optimizer.state.NAME.SLOT"? */
+static bool ckr__tensor_flat(const char *flat, const char *name, const char *slot)
+{
+    static const char head[] = "optimizer.state.";
+    const size_t h = sizeof head - 1, n = strlen(name);
+    return ckr__starts(flat, head) && !strncmp(flat + h, name, n) && flat[h + n] == '.' &&
+           !strcmp(flat + h + n + 1, slot);
+}
+
 CKR_API const ckr_tensor *ckr_ckpt_tensor(const ckr_ckpt *c, const char *name, const char *slot)
 {
-    return c && name && slot ? ckr__tensor_find(&c->state, name, slot) : NULL;
+    if (!c || !name || !slot) return NULL;
+    const ckr_tensor *t = ckr__tensor_find(&c->state, name, slot);
+    for (uint64_t i = 0; !t && c->kept.run && i < c->state.n_tensors; i++)
+        if (ckr__tensor_flat(c->state.tensors[i]->name, name, slot)) t = c->state.tensors[i];
+    return t;
 }
 
 /* A file of a dialect's own format, or of any that is known by itself. */

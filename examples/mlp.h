@@ -1,5 +1,4 @@
-/* mlp.h: what trainer.c trains: regression by one hidden layer with dropout, and AdamW. Whatever is
-   drawn depends on update, sample and unit alone, never on the process that draws it. */
+/* mlp.h: what trainer.c trains: regression by one hidden layer with dropout, and AdamW. */
 #include <math.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -9,29 +8,30 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { D = 8, H = 24, BATCH = 16, N = H * D + H };
+enum { D = 8, H = 24, BATCH = 16, DATA = 7 * BATCH, N = H * D + H };
 typedef struct shared {        /* by all processes: values, moments, gradients of samples */
     pthread_barrier_t wait;
     float x[3][N], g[BATCH][N], loss[BATCH];
 } shared;
 
-static double draw(int64_t update, int sample, int unit)       /* [0, 1), by splitmix64 */
+static double value(int64_t sample, int unit)      /* of the data: [0, 1), by splitmix64 */
 {
-    uint64_t x = (uint64_t)update * 1000003u + (uint64_t)sample * 1009u + (uint64_t)unit;
+    uint64_t x = (uint64_t)sample * 1009u + (uint64_t)unit;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u + 0x9e3779b97f4a7c15u;
     x = (x ^ x >> 27) * 0x94d049bb133111ebu;
     return (double)((x ^ x >> 31) >> 11) / 9007199254740992.0;
 }
 
-static void gradient(shared *s, int64_t update, int i)
+/* Of the batch's sample i, which is the data's sample `of`; u: a draw for each hidden unit. */
+static void gradient(shared *s, int i, int64_t of, const double *u)
 {
     const float *w1 = s->x[0], *w2 = w1 + H * D;
     double in[D], h[H], keep[H], y = 0, want = 0, dy;
     int j, k;
-    for (k = 0; k < D; k++) want += sin(3 * (in[k] = draw(update, i, k)));
+    for (k = 0; k < D; k++) want += sin(3 * (in[k] = value(of, k)));
     for (j = 0; j < H; j++) {
         for (k = 0, h[j] = 0; k < D; k++) h[j] += (double)w1[j * D + k] * in[k];
-        keep[j] = draw(update, i, D + j) < 0.1 ? 0 : 1 / 0.9;          /* dropout */
+        keep[j] = u[j] < 0.1 ? 0 : 1 / 0.9;                            /* dropout */
         h[j] = tanh(h[j]);
         y += (double)w2[j] * h[j] * keep[j];
     }
@@ -73,16 +73,17 @@ static double batch_loss(const shared *s)
     return loss;
 }
 
-static shared *begin(int P)
+/* With room behind it, shared too. */
+static shared *begin(int P, size_t room)
 {
     pthread_barrierattr_t all;
     int i;
-    shared *s = (shared *)mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                               -1, 0);
+    shared *s = (shared *)mmap(NULL, sizeof *s + room, PROT_READ | PROT_WRITE,
+                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (s == MAP_FAILED) return NULL;
     pthread_barrierattr_init(&all);
     pthread_barrierattr_setpshared(&all, PTHREAD_PROCESS_SHARED);
     pthread_barrier_init(&s->wait, &all, (unsigned)P);
-    for (i = 0; i < N; i++) s->x[0][i] = (float)(draw(0, 0, i) - 0.5);
+    for (i = 0; i < N; i++) s->x[0][i] = (float)(value(DATA, i) - 0.5);
     return s;
 }

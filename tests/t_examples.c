@@ -79,12 +79,41 @@ static int count(const char *name, const char *word)
 }
 
 #if !defined(_WIN32)           /* the trainer forks; MPI and the GPU are not looked for there */
+/* Tensors, streams that all ranks share, rank 0's own, the place in the data, the LR to the end: of
+   two saved runs. */
 static bool same(const char *a, const char *b)
 {
-    char x[600], y[600];
-    snprintf(x, sizeof x, "%s/%s", tmp, a);
-    snprintf(y, sizeof y, "%s/%s", tmp, b);
-    return os_same_file(x, y);
+    static const char *const streams[][2] = { { "numpy", "dropout" }, { "pcg64", "order" },
+                                              { "philox", "noise" } };
+    ckr_ckpt *c[2] = { NULL, NULL };
+    ckr_rng_streams *s[2] = { NULL, NULL };
+    uint8_t digest[2][16];
+    double lr[2][40];
+    int64_t at[2] = { -1, -2 };
+    ckr_error e;
+    bool equal = true;
+    for (int i = 0; i < 2; i++) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/%s", tmp, i ? b : a);
+        equal = ckr_ckpt_open(path, NULL, &c[i], &e) == CKR_OK && equal &&
+                ckr_ckpt_digest(c[i], NULL, digest[i], &e) == CKR_OK &&
+                ckr_ckpt_rng(c[i], NULL, &s[i], &e) == CKR_OK &&
+                ckr_ckpt_data(c[i], -1, "sample", &at[i]) &&
+                ckr_schedule_values(ckr_ckpt_schedule(c[i], 0), CKR_COLUMN_LR, 1, 40, lr[i], NULL,
+                                    &e) == CKR_OK;
+    }
+    equal = equal && !memcmp(digest[0], digest[1], 16) && at[0] == at[1] &&
+            !memcmp(lr[0], lr[1], sizeof lr[0]);
+    for (int i = 0; equal && i < 3; i++) {
+        const ckr_rng_given *x = ckr_rng_find(s[0], 0, streams[i][0], streams[i][1]),
+                            *y = ckr_rng_find(s[1], 0, streams[i][0], streams[i][1]);
+        equal = x && y && ckr_rng_equal(x->state, y->state);
+    }
+    for (int i = 0; i < 2; i++) {
+        ckr_rng_streams_free(s[i]);
+        ckr_ckpt_close(c[i]);
+    }
+    return equal;
 }
 
 static void last_line(char *out, size_t cap)
@@ -95,8 +124,9 @@ static void last_line(char *out, size_t cap)
     snprintf(out, cap, "%s", said + k);
 }
 
-/* 1 -> 2 -> 4 -> 1 processes with a kill after each but the last: every parameter and moment, and
-   the loss, are those of the run that nothing happened to. */
+/* 1 -> 2 -> 4 -> 1 processes with a kill after each but the last: every parameter and moment, the
+   LR, the loss and what was drawn for it, rank 0's own draws and the place in the data are those of
+   the run that nothing happened to. */
 static void trainer(void)
 {
     char whole[200], pieces[200];
