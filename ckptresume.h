@@ -1242,9 +1242,12 @@ CKR_API uint32_t    ckr_ckpt_files(const ckr_ckpt *c, uint64_t *bytes); /* opene
 /* A run state filled by hand, for a program with a format of its own: tensors lie in the caller's
    memory (row-major, not copied, valid until the close); then plan and write as for any checkpoint.
    `slot` is "param" for weights. Files without slots (safetensors, torch, dcp) hold what has
-   another slot as a tensor of its own, and list it so: "optimizer.state.NAME.SLOT", slot "param". A put that fails changes nothing, and E_ARG says: no name, no slot, or the same ones
-   twice; elements without data; a checkpoint from ckr_ckpt_open. First all puts, then plans: one
-   that is older than the last put writes no more. Not thread-safe. */
+   another slot as a tensor of its own, and list it so: "optimizer.state.NAME.SLOT", slot "param".
+   A put that fails changes nothing, and E_ARG says: no name, no slot, or the same ones twice;
+   elements without data; a checkpoint from ckr_ckpt_open. First all puts, in any order, then plans,
+   which are E_ARG where a slot is of no parameter, or has a value for each element and another
+   shape; or where a group lists what was not put. One that is older than the last put writes no
+   more. Not thread-safe. */
 CKR_API ckr_result ckr_ckpt_create(const ckr_open_desc *desc, ckr_ckpt **out, ckr_error *err);
 CKR_API ckr_result ckr_ckpt_put(ckr_ckpt *c, const char *name, const char *slot, ckr_dtype dtype,
                                 uint32_t n_dims, const int64_t *shape, const void *data,
@@ -1261,7 +1264,8 @@ CKR_API ckr_result ckr_ckpt_put_box(ckr_ckpt *c, const char *name, const char *s
 
 /* A parameter group of such a state, and the schedule that drives all groups: "KIND:key=value,..."
    in a framework's own names, after `updates` optimizer updates. Groups first: each one's base LR
-   is its "initial_lr", else its "lr". Strings and numbers are copied. */
+   is its "initial_lr", else its "lr". Strings and numbers are copied. E_ARG: a name that another
+   group has; a parameter that is in a group already. */
 typedef struct ckr_hyper { const char *key; double value; } ckr_hyper;
 CKR_API ckr_result ckr_ckpt_put_group(ckr_ckpt *c, const char *name, const char *const *params,
                                       uint64_t n_params, const ckr_hyper *hyper, size_t n_hyper,
@@ -5303,6 +5307,7 @@ CKR_API void ckr_sha256_init(ckr_sha256 *s)
 {
     static const uint32_t h[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                    0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
+    if (!s) return;
     memset(s, 0, sizeof *s);
     memcpy(s->h, h, sizeof h);
 #ifdef CKR__X64
@@ -5313,8 +5318,8 @@ CKR_API void ckr_sha256_init(ckr_sha256 *s)
 CKR_API void ckr_sha256_update(ckr_sha256 *s, const void *bytes, size_t n)
 {
     const uint8_t *p = (const uint8_t *)bytes;
+    if (!s || !p || !n) return;
     size_t have = (size_t)(s->n & 63);
-    if (!n) return;
     s->n += n;
     if (have) {
         size_t take = n < 64 - have ? n : 64 - have;
@@ -5329,6 +5334,7 @@ CKR_API void ckr_sha256_update(ckr_sha256 *s, const void *bytes, size_t n)
 
 CKR_API void ckr_sha256_final(ckr_sha256 *s, uint8_t out[32])
 {
+    if (!s || !out) return;
     uint64_t bits = s->n * 8;
     uint8_t pad[72] = CKR_ZERO;
     size_t n = 64 - (size_t)((s->n + 8) & 63);
@@ -22684,7 +22690,7 @@ CKR_API size_t ckr_base64(const void *bytes, size_t n, char *out)
     const uint8_t *p = (const uint8_t *)bytes;
     const char *digit = ckr__base64_digits;
     size_t at = 0;
-    for (size_t i = 0; i < n; i += 3) {
+    for (size_t i = 0; p && out && i < n; i += 3) {
         const size_t left = n - i;
         const uint32_t v = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0u) |
                            (left > 2 ? p[i + 2] : 0u);
@@ -34542,6 +34548,9 @@ static CKR__NOINLINE ckr_result ckr__ckpt_stats_body(const ckr_ckpt *ckpt,
 CKR_API ckr_result ckr_ckpt_stats(const ckr_ckpt *ckpt, const ckr_tensor *const *tensors, size_t n,
                                   ckr_stats *out, ckr_error *err)
 {
+    CKR__NEEDS(ckpt, "c");
+    CKR__NEEDS(tensors || !n, "tensors");
+    CKR__NEEDS(out || !n, "out");
     CKR__IN_FENV(ckr_result, ckr__ckpt_stats_body(ckpt, tensors, n, out, err));
 }
 

@@ -258,6 +258,9 @@ static void null_of_checkpoints(ckr_ckpt *c, ckr_plan *p)
     ckr_diff *diff = NULL;
     ckr_rng_streams *streams = NULL;
     const int64_t shape[1] = { 2 };
+    const int64_t at[1] = { 0 };
+    const ckr_tensor *none = NULL;
+    ckr_stats stats;
     uint8_t total[16];
     size_t n = 0;
     char name[1] = "";
@@ -272,6 +275,14 @@ static void null_of_checkpoints(ckr_ckpt *c, ckr_plan *p)
     REFUSED("b", ckr_ckpt_put(c, "b", NULL, CKR_DTYPE_F32, 1, shape, two, e));
     REFUSED("b", ckr_ckpt_put(c, "b", "param", CKR_DTYPE_F32, 1, NULL, two, e));
     REFUSED("b", ckr_ckpt_put(c, "b", "param", CKR_DTYPE_F32, 1, shape, NULL, e));
+#define BOX(c, name, slot, shape, start, count) \
+    ckr_ckpt_put_box(c, name, slot, CKR_DTYPE_F32, 1, shape, 0, start, count, two, e)
+    REFUSED("c", BOX(NULL, "b", "param", shape, at, shape));
+    REFUSED("name", BOX(c, NULL, "param", shape, at, shape));
+    REFUSED("slot", BOX(c, "b", NULL, shape, at, shape));
+    REFUSED("shape", BOX(c, "b", "param", NULL, at, shape));
+    REFUSED("start", BOX(c, "b", "param", shape, NULL, shape));
+    REFUSED("count", BOX(c, "b", "param", shape, at, NULL));
     REFUSED("c", ckr_ckpt_put_group(NULL, name, NULL, 0, NULL, 0, e));
     REFUSED("params", ckr_ckpt_put_group(c, name, NULL, 1, NULL, 0, e));
     REFUSED("hyper", ckr_ckpt_put_group(c, name, NULL, 0, NULL, 1, e));
@@ -305,8 +316,16 @@ static void null_of_checkpoints(ckr_ckpt *c, ckr_plan *p)
     REFUSED("out", ckr_plan_decide(c, NULL, NULL, e));
     REFUSED("p", ckr_plan_write(NULL, OUT, NULL, e));
     REFUSED("path", ckr_plan_write(p, NULL, NULL, e));
+    REFUSED("p", ckr_plan_write_rank(NULL, OUT, 0, e));
+    REFUSED("path", ckr_plan_write_rank(p, NULL, 0, e));
+    REFUSED("p", ckr_plan_write_end(NULL, OUT, e));
+    REFUSED("path", ckr_plan_write_end(p, NULL, e));
     REFUSED("c", ckr_ckpt_digest(NULL, NULL, total, e));
     REFUSED("total", ckr_ckpt_digest(c, NULL, NULL, e));
+    REFUSED("c", ckr_ckpt_stats(NULL, NULL, 0, NULL, e));
+    REFUSED("tensors", ckr_ckpt_stats(c, NULL, 1, NULL, e));
+    REFUSED("out", ckr_ckpt_stats(c, &none, 1, NULL, e));
+    REFUSED("tensor", ckr_ckpt_stats(c, &none, 1, &stats, e));
     REFUSED("c", ckr_ckpt_check(NULL, &report, e));
     REFUSED("out", ckr_ckpt_check(c, NULL, e));
     REFUSED("a", ckr_ckpt_diff(NULL, c, &diff, e));
@@ -367,7 +386,52 @@ static void null_of_values(const ckr_schedule *s)
     CHECK(!ckr_node_is_dict(NULL) && !ckr_node_is_list(NULL) && !ckr_node_str(NULL));
     CHECK(!ckr_node_i64(NULL, NULL) && !ckr_node_f64(NULL, NULL));
     ckr_digest_finish(NULL, CKR_DTYPE_F32, 0, NULL, NULL);
+    CHECK(!ckr_node_number(NULL, NULL, 0) && !ckr_utf8(NULL, 1, NULL));
+    CHECK(!ckr_base64(NULL, 1, NULL) && !ckr_base64("x", 1, NULL));
+    ckr_sha256_init(NULL);
+    ckr_sha256_update(NULL, "x", 1);
+    ckr_sha256_final(NULL, NULL);
+    CHECK(ckr_schedule_form_at(0, NULL) && ckr_dialect_at(0, NULL));
     CHECK(!ckr_dtype_size((ckr_dtype)9999) && ckr_item_name((ckr_item)9999));
+}
+
+/* Is a call of the function among the tests of NULLs? */
+static bool null_tried(const char *own, const char *name, size_t n)
+{
+    const char *end = strstr(own, "static void nulls(void)");
+    for (const char *p = strstr(own, "static void null_of_checkpoints("); p && end;) {
+        p = strstr(p + 1, "ckr_");
+        if (!p || p > end) return false;
+        if (!strncmp(p, name, n) && p[n] == '(') return true;
+    }
+    return false;
+}
+
+/* Every public function that takes a pointer. */
+static void all_nulls(void)
+{
+    size_t n, n_own, len;
+    char *header = (char *)t_slurp("ckptresume.h", &n);
+    char *own = (char *)t_slurp("tests/t_bad_run.c", &n_own);
+    const char *end = header ? strstr(header, "#endif /* CKPTRESUME_H */") : NULL;
+    int seen = 0;
+    for (const char *p = header; p && end && own; p += len) {
+        p = strstr(p, "\nCKR_API ");
+        if (!p || p > end) break;
+        p += 9;
+        const char *close = strchr(p, ';'), *open = strchr(p, '('), *name = open;
+        while (name[-1] == '_' || (name[-1] >= 'a' && name[-1] <= 'z') ||
+               (name[-1] >= '0' && name[-1] <= '9')) name--;
+        len = (size_t)(open - p);
+        const char *star = strchr(open, '*'), *array = strchr(open, '[');
+        if (!((star && star < close) || (array && array < close))) continue;
+        seen++;
+        t_check(null_tried(own, name, (size_t)(open - name)), __FILE__, __LINE__, "%.*s",
+                (int)(open - name), name);
+    }
+    CHECK(seen > 60);
+    free(header);
+    free(own);
 }
 
 static void nulls(void)
@@ -1168,6 +1232,7 @@ int main(int argc, char **argv)
     RUN(puts_refused);
     RUN(schedules_refused);
     RUN(nulls);
+    RUN(all_nulls);
     RUN(no_choices);
     RUN(no_such_parameters);
     RUN(puts_without_memory);
