@@ -74,7 +74,7 @@ static void load_cases(void)
     memio_load(&disk, DATA "/tt_single/step-10", "run/step-10");
 }
 
-static ckr_result open_with(const char *path, const char *schedule, ckr_ckpt **c, ckr_error *e)
+static ckr_result open_told(const char *path, const char *schedule, ckr_ckpt **c, ckr_error *e)
 {
     ckr_open_desc d = CKR_ZERO;
     d.env = &env;
@@ -227,7 +227,7 @@ static ckr_plan *decided(const char *to, ckr_lr_policy policy, uint32_t without)
     ckr_error e;
     static ckr_ckpt *kept[32];
     static int n;
-    if (!CHECK_OK(open_with("run", CURVE, &c, &e), &e)) return NULL;
+    if (!CHECK_OK(open_told("run", CURVE, &c, &e), &e)) return NULL;
     kept[n++] = c;             /* plans borrow it; freed with the process                 */
     (void)kept;
     t.mode = CKR_MODE_CONTINUE;
@@ -352,7 +352,7 @@ static void batch(void)
         ckr_plan *p = NULL;
         ckr_error e;
         const ckr_note *n;
-        if (!CHECK_OK(open_with("run", CURVE, &c, &e), &e)) continue;
+        if (!CHECK_OK(open_told("run", CURVE, &c, &e), &e)) continue;
         CHECK_INT(ckr_ckpt_state(c)->batch, 8);
         t.mode = CKR_MODE_CONTINUE;
         t.topology.zero = -1;
@@ -396,7 +396,7 @@ static void warm_again(void)
         ckr_plan *p = NULL;
         ckr_error e;
         ckr_result r;
-        if (!CHECK_OK(open_with("run", CURVE, &c, &e), &e)) continue;
+        if (!CHECK_OK(open_told("run", CURVE, &c, &e), &e)) continue;
         t.mode = CKR_MODE_CONTINUE;
         t.topology.zero = -1;
         t.schedule = x[i].to;
@@ -446,7 +446,7 @@ static bool qkv(const char *from, const char *variant, int64_t heads, const char
     ckr_receipt receipt;
     ckr_error e;
     bool ok = false;
-    if (!CHECK_OK(open_with(from, CURVE, &c, &e), &e)) return false;
+    if (!CHECK_OK(open_told(from, CURVE, &c, &e), &e)) return false;
     t.mode = CKR_MODE_CONTINUE;
     t.topology.zero = -1;
     t.topology.ranks = 3;
@@ -726,7 +726,7 @@ static void tensor_meta(meta *m, int rows, const int (*chunk)[2], int n, const c
 static ckr_item opened(ckr_error *e)
 {
     ckr_ckpt *c = NULL;
-    ckr_result r = open_with("bad", NULL, &c, e);
+    ckr_result r = open_told("bad", NULL, &c, e);
     const ckr_item item = r == CKR_OK ? CKR_ITEM_OK : e->item;
     if (r != CKR_OK) CHECK(e->text[0] && e->code == ckr__item_class[item]);
     ckr_ckpt_close(c);
