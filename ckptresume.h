@@ -35088,14 +35088,11 @@ CKR_API void ckr_diff_free(ckr_diff *d)
    value that has the form of a generator's state is a stream whose name is the key. All else that
    the dict holds becomes a leftover.
 
-   To read: one ckr__rank_streams, all zero but for what is told below, for each rank in rising
-   order; then ckr__streams_read with the rank's dict. It may be in a larger file: `at` says where.
+   To read: one ckr__rank_streams for each rank in rising order; then ckr__streams_read with the
+   rank's dict. It may be in a larger file: `at` says where. `s` is the state that is filled, whose
+   list `rng` gets the streams; ckr__trainer_streams has the trainers' names.
 
-       ckr__rank_streams k = CKR_ZERO;
-       k.c = c;
-       k.s = s;                         the state that is filled: its list `rng` gets the streams
-       k.keys = ckr__xx_streams;        or ckr__trainer_streams, which has the trainers' names
-       k.scope = "dp";
+       ckr__rank_streams k = ckr__streams_in(c, s, ckr__xx_streams, "dp");
        k.observed = world > 1;
        k.assumed = world == 1;
        k.file = path;
@@ -35112,10 +35109,7 @@ CKR_API void ckr_diff_free(ckr_diff *d)
    of the source: ckr__copy_tree makes it part of a file. The same from ranks that differ, in their
    number or their order, is nothing else: which old rank's dict is taken as a form is free.
 
-       k.c = c;
-       k.coming = s;
-       k.keys = ckr__xx_streams;
-       k.rank = rank;
+       k = ckr__streams_for(c, coming, ckr__xx_streams, rank);
        ckr__node_set(c, root, "rng", ckr__copy_tree(c, f, ckr__streams_write(&k, old), NULL));
 
    The dialect's row has ckr__streams_held for holds_fn when every rank has a file of its own. */
@@ -35141,6 +35135,30 @@ typedef struct ckr__rank_streams {
                                                   where the dict is in the file, "" or "/rng" */
     uint32_t               n_elsewhere, n_active;      /* told by ckr__streams_say       */
 } ckr__rank_streams;
+
+/* To read those of rank 0 into s; the other fields are the dialect's to set. */
+static ckr__rank_streams ckr__streams_in(ckr__ctx *c, ckr_state *s, const ckr__stream_key *keys,
+                                         const char *scope)
+{
+    ckr__rank_streams k = CKR_ZERO;
+    k.c = c;
+    k.s = s;
+    k.keys = keys;
+    k.scope = scope;
+    return k;
+}
+
+/* To write those of a rank of the coming run. */
+static ckr__rank_streams ckr__streams_for(ckr__ctx *c, const ckr_state *coming,
+                                          const ckr__stream_key *keys, uint32_t rank)
+{
+    ckr__rank_streams k = CKR_ZERO;
+    k.c = c;
+    k.coming = coming;
+    k.keys = keys;
+    k.rank = rank;
+    return k;
+}
 
 /* Bytes of a stored state, for the listing. */
 static uint64_t ckr__stream_bytes(const ckr_node *n)
@@ -41011,11 +41029,7 @@ static const ckr__stream_key ckr__verl_streams[] = {
 /* The streams of all ranks, in their order. Each model has its own process on a rank. */
 static void ckr__verl_random(ckr__verl_run *v)
 {
-    ckr__rank_streams k = CKR_ZERO;
-    k.c = v->c;
-    k.s = v->s;
-    k.keys = ckr__verl_streams;
-    k.scope = "dp";
+    ckr__rank_streams k = ckr__streams_in(v->c, v->s, ckr__verl_streams, "dp");
     k.at = "/rng";
     for (; k.rank < v->s->topology.ranks; k.rank++)
         for (uint32_t m = 0; m < v->n_models && !ckr__failed(v->c); m++) {
@@ -41223,14 +41237,10 @@ static ckr_node *ckr__verl_put_extra(ckr__verl_save *x, const ckr__verl_model *m
     const ckr_node *old = n ? m->files.files[CKR__VERL_EXTRA][rank % n]->root : NULL;
     ckr_node *root = ckr__make(x->c, CKR_NODE_DICT);
     ckr__walk w = ckr__walk_in(old);
-    ckr__rank_streams k = CKR_ZERO;
+    ckr__rank_streams k = ckr__streams_for(x->c, x->s, ckr__verl_streams, rank);
     while (ckr__walk_on(&w))
         if (!ckr__is_str(w.key, "rng")) ckr__node_pair(x->c, root, w.key, w.value);
-    k.c = x->c;
-    k.coming = x->s;
-    k.keys = ckr__verl_streams;
     k.name = m->stream;
-    k.rank = rank;
     ckr__node_set(x->c, root, "lr_scheduler", scheduler ? scheduler
                                                         : ckr__make(x->c, CKR_NODE_NONE));
     if (!(x->t->without & CKR_RNG))
@@ -42910,14 +42920,11 @@ static const ckr_node *ckr__nt_attributes(const ckr_node *n)
 
 static ckr_result ckr__nt_read_random(ckr__nt *r)
 {
-    ckr__rank_streams of = CKR_ZERO;
+    /* all are seeded alike, and may have drawn differently since */
+    ckr__rank_streams of = ckr__streams_in(r->c, r->s, ckr__nt_streams, "dp,pp");
     if (!r->f.n_files[CKR__NT_RANDOM])
         ckr__say(r->c, "CKR_W_NANOTRON_NO_RANDOM", CKR_LOST, "random", NULL, NULL,
                  "there are no files of random states", NULL);
-    of.c = r->c;
-    of.s = r->s;
-    of.keys = ckr__nt_streams;
-    of.scope = "dp,pp";    /* all are seeded alike, and may have drawn differently since */
     of.observed = true;
     for (uint64_t i = 0; i < r->f.n_files[CKR__NT_RANDOM]; i++) {
         ckr__rankfile *f = r->f.files[CKR__NT_RANDOM][i];
@@ -43997,11 +44004,8 @@ static void ckr__nt_random_file(ckr__nt_job *x, ckr__out_file *f, const uint32_t
                                           : x->nt->f.files[CKR__NT_RANDOM][from]->root,
                    *old = root ? ckr_node_get(ckr__nt_attributes(root), "_dict") : NULL;
     ckr_node *states = ckr__make(x->c, CKR_NODE_DICT);
-    ckr__rank_streams k = CKR_ZERO;
-    k.c = x->c;
-    k.coming = x->s;
-    k.keys = ckr__nt_streams;
-    k.rank = (uint32_t)rank - (x->nt->adopted ? at[CKR__TP] : 0);
+    ckr__rank_streams k = ckr__streams_for(x->c, x->s, ckr__nt_streams,
+                                           (uint32_t)rank - (x->nt->adopted ? at[CKR__TP] : 0));
     for (uint64_t i = 0; i < ckr__dict_n(old); i++) {
         const ckr_node *set = ckr__dict_at(old, i);
         k.name = ckr__nt_stream_name(x->s, x->nt->adopted, ckr__dict_key(old, i));
@@ -44805,11 +44809,8 @@ static bool ckr__plain_stream(ckr__ctx *c, ckr_state *s, const ckr__flat *w, con
                         (x->u.view->file != CKR_NO_FILE || x->u.view->bytes));
     const char *kind = could ? ckr__stream_form(x) : NULL, *key = kind ? ckr__flat_key(w) : NULL;
     const ckr__plain *p = ckr__plain_of(s);
-    ckr__rank_streams k = CKR_ZERO;
+    ckr__rank_streams k = ckr__streams_in(c, s, NULL, "dp");
     if (!key || !*key || (!strcmp(kind, "torch_cuda") && !strstr(key, "cuda"))) return false;
-    k.c = c;
-    k.s = s;
-    k.scope = "dp";
     k.rank = p ? p->rank : 0;
     k.observed = p && p->ranks > 1;
     k.assumed = !k.observed;
@@ -46511,7 +46512,7 @@ static void ckr__ac_place(ckr__ac *r, const ckr__ac_file *f)
 
 static ckr_result ckr__ac_randoms(ckr__ac *r)
 {
-    ckr__rank_streams of = CKR_ZERO;
+    ckr__rank_streams of = ckr__streams_in(r->c, r->s, ckr__trainer_streams, "dp");
     uint32_t top = 0, n = 0;
     for (uint64_t i = 0; i < r->n_files; i++) {
         if (r->files[i]->kind != CKR__AC_RANDOM) continue;
@@ -46532,10 +46533,6 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
         ckr__ac_place(r, f);
         r->random[f->index] = f;
     }
-    of.c = r->c;
-    of.s = r->s;
-    of.keys = ckr__trainer_streams;
-    of.scope = "dp";
     of.observed = n > 1;
     of.assumed = n <= 1;
     of.at = "";
@@ -46796,12 +46793,9 @@ static void ckr__sana_random(ckr__ac *r, const ckr__ac_file *f)
 {
     const ckr_node *rng = ckr_node_get(f->root, "rng_state"),
                    *list = ckr_node_get(rng, "torch_cuda");
-    ckr__rank_streams of = CKR_ZERO;
+    /* by Sana's own seeding, but for the one it calls generator */
+    ckr__rank_streams of = ckr__streams_in(r->c, r->s, ckr__trainer_streams, "dp");
     if (!ckr_node_is_dict(rng)) return;
-    of.c = r->c;
-    of.s = r->s;
-    of.keys = ckr__trainer_streams;
-    of.scope = "dp";           /* by Sana's own seeding, but for the one it calls generator */
     of.file = f->path;
     of.rel = f->rel;
     of.at = "/rng_state";
@@ -48725,10 +48719,7 @@ static ckr_result ckr__lm_streams(ckr__lm *m)
         { "llmc", "rng_state", 8 }, { "llmc", "rng_state_last_update", 8 },
         { "llmc_mt", "shuffle", CKR__LM_MT }
     };
-    ckr__rank_streams k = CKR_ZERO;
-    k.c = m->c;
-    k.s = m->s;
-    k.scope = "dp";
+    ckr__rank_streams k = ckr__streams_in(m->c, m->s, NULL, "dp");
     for (; k.rank < m->P; k.rank++) {
         const ckr__lm_rank *x = &m->ranks[k.rank];
         for (size_t i = 0; i < (x->section ? 3u : 2u); i++) {
@@ -51738,12 +51729,9 @@ static bool ckr__ds_random_key(const char *key)
 
 static void ckr__ds_client(ckr__ds *r, const ckr__rankfile *f, uint32_t rank)
 {
-    ckr__rank_streams of = CKR_ZERO;
+    ckr__rank_streams of = ckr__streams_in(r->c, r->s, ckr__trainer_streams,
+                                           r->zero == 3 ? "dp" : r->pipe ? "pp" : "");
     ckr__walk w = ckr__walk_in(f->root);
-    of.c = r->c;
-    of.s = r->s;
-    of.keys = ckr__trainer_streams;
-    of.scope = r->zero == 3 ? "dp" : r->pipe ? "pp" : "";
     of.observed = r->zero == 3;                /* the scripts' own: the states show it       */
     of.rank = rank;
     of.file = of.rel = f->rel;
@@ -52790,12 +52778,9 @@ static ckr_node *ckr__ds_counter(ckr__ds_job *x, const char *key, int64_t v)
    random streams of this rank of the coming run. */
 static void ckr__ds_client_put(ckr__ds_job *x, const ckr_node *from)
 {
-    ckr__rank_streams k = CKR_ZERO;
+    ckr__rank_streams k = ckr__streams_for(x->c, x->s, ckr__trainer_streams,
+                                           x->zero == 3 ? x->d : x->m * x->dp);
     ckr__walk w = ckr__walk_in(from);
-    k.c = x->c;
-    k.coming = x->s;
-    k.keys = ckr__trainer_streams;
-    k.rank = x->zero == 3 ? x->d : x->m * x->dp;
     if (x->t->without & CKR_PROGRESS) return;  /* counters and data positions are in it      */
     while (ckr__walk_on(&w)) {
         const bool random = ckr__ds_random_key(w.name);
@@ -53615,7 +53600,7 @@ static void ckr__dt_streams(ckr__dcp *d, ckr__dt *t, ckr_state *s)
     uint32_t *of = CKR__NEW_N(d->c, uint32_t, d->n_items);
     uint64_t *first = CKR__NEW_N(d->c, uint64_t, d->n_items),  /* of each rank: its items, + 1  */
              *next = CKR__NEW_N(d->c, uint64_t, d->n_items);
-    ckr__rank_streams k = CKR_ZERO;
+    ckr__rank_streams k = ckr__streams_in(d->c, s, NULL, "dp");
     uint32_t most = 0, ranks = 0, seen;
     uint64_t i;
     size_t at, n;
@@ -53640,9 +53625,6 @@ static void ckr__dt_streams(ckr__dcp *d, ckr__dt *t, ckr_state *s)
             next[i] = first[of[i]];
             first[of[i]] = i + 1;
         }
-    k.c = d->c;
-    k.s = s;
-    k.scope = "dp";
     k.file = d->dir;
     k.observed = ranks > 1;
     k.assumed = ranks == 1;
@@ -56331,12 +56313,8 @@ static ckr_result ckr__oc_read(ckr__ctx *c, const char *dir, const ckr_open_desc
 static ckr_node *ckr__oc_rng(ckr__de *e, uint32_t rank, const ckr_node *old)
 {
     const ckr_node *rng = ckr_node_get(old, "rng");
-    ckr__rank_streams k = CKR_ZERO;
+    ckr__rank_streams k = ckr__streams_for(e->c, e->s, ckr__trainer_streams, rank);
     ckr_node *out = ckr__make(e->c, CKR_NODE_DICT);
-    k.c = e->c;
-    k.coming = e->s;
-    k.keys = ckr__trainer_streams;
-    k.rank = rank;
     ckr_node *now = ckr__streams_write(&k, ckr__oc_states(e->c, old));
     for (uint64_t i = 0; now && i < ckr__dict_n(rng); i++) {
         const char *key = ckr__dict_key(rng, i);
@@ -58125,11 +58103,9 @@ static void ckr__mg_streams(ckr__mg *r, const ckr_node *list, uint32_t tp, uint3
 {
     uint64_t i = r->s->n_rng;
     for (uint64_t n = 0; ckr_node_is_list(list) && n < list->count; n++) {
-        ckr__rank_streams k = CKR_ZERO;
-        k.c = r->c;
-        k.s = r->s;
-        k.keys = ckr__mg_stream_keys;
-        k.scope = ckr__mg_flag(r->args, "data_parallel_random_init") ? "dp,pp" : "pp";
+        const bool apart = ckr__mg_flag(r->args, "data_parallel_random_init");
+        ckr__rank_streams k = ckr__streams_in(r->c, r->s, ckr__mg_stream_keys,
+                                              apart ? "dp,pp" : "pp");
         k.rank = ckr__mg_number(r, tp, pp, dp + (uint32_t)n * step);
         k.file = file;
         k.rel = rel;
@@ -60323,12 +60299,9 @@ static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_file *k)
 static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_file *k, uint32_t dp)
 {
     const ckr_node *list = k->from->random;
-    ckr__rank_streams to = CKR_ZERO;
+    ckr__rank_streams to = ckr__streams_for(x->c, x->s, ckr__mg_stream_keys, 0);
     const uint64_t n = ckr_node_is_list(list) && list->count > 1 ? x->to.dp : 1;
     if (!ckr_node_is_list(list) || !list->count) return list;
-    to.c = x->c;
-    to.coming = x->s;
-    to.keys = ckr__mg_stream_keys;
     ckr_node *out = ckr__make(x->c, CKR_NODE_LIST);
     for (uint64_t i = 0; i < n; i++) {
         const ckr_node *old = list->u.items[i % list->count];
