@@ -14811,8 +14811,16 @@ static ckr_result ckr__dcp_load(ckr__dcp *d)
     }
     if (!l.n_ranks || l.n_ranks != l.top_rank + 1) return ckr__dcp_unfinished(d, &l);
     d->n_ranks = l.n_ranks;
-    for (uint32_t i = 0; i < l.n_ranks && r == CKR_OK; i++)
-        r = ckr__dcp_metadata(d, ckr__printf(d->c, "%s/__%u.metadata", d->dir, (unsigned)i));
+    for (uint32_t i = 0; i < l.n_ranks && r == CKR_OK; i++) {
+        const uint64_t before = d->n_files;
+        const char *path = ckr__printf(d->c, "%s/__%u.metadata", d->dir, (unsigned)i);
+        r = ckr__dcp_metadata(d, path);
+        for (uint64_t k = before; k < d->n_files && r == CKR_OK; k++)
+            if (d->files[k].rank != (int32_t)i)
+                r = ckr__fail_with(d->c, CKR_ITEM_FILES_SWAPPED, path, d->files[k].name,
+                                   "the metadata of a rank names its own data files only",
+                                   "two ranks' files have changed places: give each rank its own");
+    }
     return r;
 }
 
@@ -24999,7 +25007,7 @@ typedef struct ckr__need {
     const char *why;           /* of the entry: what happens                             */
     const char *remedy;        /* NULL: the usual one                                    */
 } ckr__need;
-enum { CKR__STOPS, CKR__SKIPS, CKR__FRESH, CKR__LOSES };
+enum { CKR__STOPS, CKR__SKIPS, CKR__FRESH, CKR__LOSES, CKR__UNNAMED };
 /* Nobody asks but where: no schedule was read; and the optimizer's groups have had one. */
 enum { CKR__ALWAYS, CKR__UNSCHEDULED, CKR__SCHEDULE_GONE };
 
@@ -34614,6 +34622,7 @@ static ckr_result ckr__check_replicas(ckr__checker *k, uint64_t index)
 }
 
 static ckr_result ckr__check_side(ckr__checker *k, uint8_t (*each)[16]);
+static ckr_result ckr__unseen_say(ckr__ctx *c, const ckr_ckpt *k);
 
 /* Each random stream is one that its generator could be in; what is odd about them as a whole. */
 static ckr_result ckr__check_rng(ckr__checker *k)
@@ -34812,6 +34821,7 @@ static ckr_result ckr__check_all(ckr__checker *k)
     ckr_result r = ckr__failed(&k->c) ? k->c.err->code : ckr__check_sweep(k, &params);
     if (r == CKR_OK) r = ckr__check_members(k);
     if (r == CKR_OK) r = ckr__check_rng(k);
+    if (r == CKR_OK) r = ckr__unseen_say(&k->c, k->ckpt);
     for (uint64_t i = 0; i < s->n_tensors && r == CKR_OK; i++)
         ckr__sweep_digest(&k->sweep, i, each[i]);
     if (r == CKR_OK) r = ckr__check_side(k, each);
@@ -36230,7 +36240,9 @@ static ckr_result ckr__mentions(ckr__ctx *c, const char *path, const char *text,
      CKR__STOPS   it opens the file without a condition
      CKR__SKIPS   it goes on without more than the file
      CKR__FRESH   it finds no checkpoint, and begins a new run
-     CKR__LOSES   it goes on without what the file holds; or whether it asks is told by no file */
+     CKR__LOSES   it goes on without what the file holds; or whether it asks is told by no file
+   A row CKR__UNNAMED has no consequence: the bytes of such files tell their place in a tensor, and
+   not of which tensor (ckr__unseen_say). */
 
 static ckr_result ckr__need_there(ckr__ctx *c, const char *dir, const char *files, bool *there)
 {
@@ -36298,6 +36310,7 @@ static ckr_result ckr__needs_say(ckr__ctx *c, const ckr__need *row, const char *
     ckr_result r = CKR_OK;
     if (!row || ckr__path_kind(c, dir) != CKR_FILE_DIR) return c->err->code;
     for (; row->files && r == CKR_OK; row++) {
+        if (row->then == CKR__UNNAMED) continue;
         bool there = !run && ckr__starts(row->files, "../"), asked = false;
         if (!there) r = ckr__need_there(c, dir, row->files, &there);
         if (r == CKR_OK && !there) r = ckr__need_asked(c, row, dir, s, &asked);
@@ -36310,6 +36323,88 @@ static ckr_result ckr__needs_say(ckr__ctx *c, const ckr__need *row, const char *
                                                  "anew then");
     }
     return r;
+}
+
+/* Which file a file can change places with, unseen, as a number that both have; 0: none. By what is
+   where in it; with `boxes` its bytes tell the place in the tensor. What has a second source, a
+   master or a copy, is told by that. */
+typedef struct ckr__unseen { uint64_t *sums; bool *seen; } ckr__unseen;
+
+static void ckr__unseen_piece(ckr__unseen *u, const ckr_tensor *t, const ckr_piece *p, bool boxes)
+{
+    uint64_t h = ckr__mix(p->offset + 1) ^ (uint64_t)p->dtype;
+    for (uint32_t i = 0; i < p->n_dims; i++) {
+        h = ckr__mix(h ^ (uint64_t)p->count[i]);
+        h = ckr__mix(h ^ (uint64_t)p->stride[i]);
+        if (!boxes) continue;
+        h = ckr__mix(h ^ (uint64_t)p->start[i]);
+        h = ckr__mix(h ^ (uint64_t)t->shape[i]);
+    }
+    u->sums[p->file] += h;     /* in any order                                           */
+}
+
+static bool ckr__unseen_twice(const ckr_tensor *t, const ckr__map *both)
+{
+    for (uint32_t i = 0; i < t->n_pieces; i++) if (t->pieces[i].replica) return true;
+    return (!strcmp(t->slot, "param") || !strcmp(t->slot, "master")) &&
+           ckr__map_find(both, t->name, strlen(t->name), NULL);
+}
+
+/* The pieces' sums, of files whose bytes do not name what they hold: those of torch's DCP, whose
+   .metadata alone says what lies where, and those of the dialect's CKR__UNNAMED. */
+static void ckr__unseen_sums(ckr__ctx *c, ckr__unseen *u, const ckr_ckpt *k, const ckr__need *row)
+{
+    ckr__map both = { c, NULL, 0, 0 };
+    ckr__rankfile f;
+    const ckr_state *s = &k->state;
+    for (; row && row->files && row->then != CKR__UNNAMED; row++) {}
+    for (uint64_t i = 0; i < s->n_tensors; i++)
+        if (!strcmp(s->tensors[i]->slot, "master"))
+            ckr__map_put(&both, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(c); i++) {
+        const ckr_tensor *t = s->tensors[i];
+        const bool twice = ckr__unseen_twice(t, &both);
+        for (uint32_t n = 0; n < t->n_pieces; n++) {
+            const ckr_piece *p = &t->pieces[n];
+            if (p->file >= k->ctx.n_files) continue;
+            const char *path = k->ctx.files[p->file].path;
+            const bool dcp = ckr__path_ends(path, ".distcp");
+            if (twice || !(dcp || (row && row->files && ckr__form_match(row->files, path, &f))))
+                u->seen[p->file] = true;
+            else ckr__unseen_piece(u, t, p, !dcp);
+        }
+    }
+    ckr__map_free(&both);
+}
+
+/* How many files could lie in each other's places, and nothing would tell. */
+static ckr_result ckr__unseen_say(ckr__ctx *c, const ckr_ckpt *k)
+{
+    const uint32_t n = k->ctx.n_files;
+    const ckr__dialect *d = k->state.dialect ? ckr__dialect_find(k->state.dialect) : NULL;
+    ckr__unseen u = { CKR__NEW_N(c, uint64_t, n), CKR__NEW_N(c, bool, n) };
+    ckr__map first = { c, NULL, 0, 0 };
+    uint64_t *many = CKR__NEW_N(c, uint64_t, n), at, unseen = 0;
+    if (!u.sums || !u.seen || !many) return c->err->code;
+    if (ckr_node_is_dict(ckr_node_get(k->side, "tensors"))) return CKR_OK; /* a digest of each   */
+    ckr__unseen_sums(c, &u, k, d ? d->needs : NULL);
+    for (uint32_t i = 0; i < n && !ckr__failed(c); i++) {
+        if (!u.sums[i] || u.seen[i]) continue;
+        const char *key = (const char *)&u.sums[i];
+        if (!ckr__map_find(&first, key, sizeof *u.sums, &at)) {
+            at = i;
+            ckr__map_put(&first, key, sizeof *u.sums, at, NULL);
+        }
+        many[at]++;
+        unseen += many[at] == 1 ? 0 : many[at] == 2 ? 2 : 1;
+    }
+    ckr__map_free(&first);
+    if (!unseen || ckr__failed(c)) return c->err->code;
+    return ckr__say(c, "CKR_W_SWAP_UNSEEN", CKR_CHANGED,
+                    ckr__printf(c, "%llu files", (unsigned long long)unseen), NULL, NULL,
+                    "they could be swapped unseen: nothing in them names their rank or their "
+                    "tensor, and no master, copy or digest covers them",
+                    "keep what `digest` says now, and compare; a conversion keeps it by itself");
 }
 
 /* >>kit.parts ----------------------------------------------------------------- */
@@ -44671,6 +44766,8 @@ static const ckr__need ckr__nt_needs[] = {
     { CKR__FRESH, CKR__ALWAYS, "../latest.txt", NULL,
       "Nanotron finds no checkpoint in the run's directory, and trains from the beginning",
       "bring it back, or set resume_checkpoint_path to the step's directory" },
+    /* serialize/weights.py: save_weights; the tensor in it is called data */
+    { CKR__UNNAMED, CKR__ALWAYS, "{dirs}model_{name}.safetensors", NULL, NULL, NULL },
     { 0, 0, NULL, NULL, NULL, NULL }
 };
 static const ckr__dialect ckr__nanotron = {
@@ -45834,7 +45931,8 @@ static const ckr__dialect ckr__torch_ranks = {
    is read, and written as any other format. */
 
 static const ckr__form ckr__tn_forms[] = {
-    { 1, "epoch_{n}/{name}.safetensors" }, { 2, "recipe_state/recipe_state.pt" }, { 0, NULL }
+    { 1, "epoch_{n}/{name}.safetensors" }, { 2, "recipe_state/recipe_state.pt" },
+    { 3, "epoch_{n}/{name}.bin epoch_{n}/{name}.pt" }, { 0, NULL }
 };
 
 static ckr_result ckr__tn_scan(ckr__ctx *c, const char *dir, ckr__fileset *k)
@@ -45885,6 +45983,8 @@ static ckr_result ckr__tn_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     s->dialect = "torchtune";
     if (r == CKR_OK && !k.n_files[2])
         r = ckr__fileset_missing(&k, NULL, 0, 1, "recipe_state/recipe_state.pt");
+    if (r == CKR_OK && !k.n_files[1] && !k.n_files[3])     /* get_model_checkpoint_path raises   */
+        r = ckr__fileset_missing(&k, "the weights", 0, 1, "epoch_0");
     if (r == CKR_OK) r = ckr__fileset_load(&k, k.files[2][0], NULL);
     if (r == CKR_OK) root = ckr__dict_copy(c, k.files[2][0]->root);
     if (root) ckr__node_set(c, root, "model", ckr__tn_model(&k, s));
@@ -48669,6 +48769,11 @@ static ckr_result ckr__lm_choose(ckr__lm *m)
     for (int kind = CKR__LM_DONE; kind <= CKR__LM_STATE; kind++)
         for (uint64_t i = 0; i < k->n_files[kind]; i++)
             top[kind] = ckr__max_i64(top[kind], k->files[kind][i]->step);
+    if (top[CKR__LM_DONE] >= 0 && top[CKR__LM_STATE] > top[CKR__LM_DONE])
+        ckr__say(m->c, "CKR_NEWER_STEP", CKR_CHANGED,
+                 ckr__printf(m->c, "DONE_%08lld", (long long)top[CKR__LM_STATE]), NULL, NULL,
+                 "the files of this later step have no such mark: llm.c goes on from the step "
+                 "before it", "remove them, or restore the mark if the step was whole");
     m->model_only = top[CKR__LM_DONE] < 0;
     m->step = top[m->model_only ? CKR__LM_MODEL : CKR__LM_DONE];
     if ((m->model_only && top[CKR__LM_STATE] >= 0) || m->step < 0 || m->step > INT32_MAX)
