@@ -42773,9 +42773,12 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
     ckr__rankfile **f = r->f.files[CKR__NT_OPTIMIZER];
     ckr__nt_index *x = CKR__NEW_N(r->c, ckr__nt_index, n);
     uint64_t next = 0;
-    if (!n)
+    if (!n)                    /* serialize/optimizer.py: load_optimizer                  */
         ckr__say(r->c, "CKR_W_NANOTRON_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
-                 "there are no optimizer files: only the weights can be resumed", NULL);
+                 "there are no optimizer files: only the weights can be resumed, and Nanotron "
+                 "stops unless it is told so",
+                 "restore them, or set checkpoints.load_optimizer and load_lr_scheduler to false "
+                 "in the coming run's configuration");
     for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++) {
         if (ckr__nt_index_file(r, f[i], &x[i]) != CKR_OK) break;
         for (uint64_t k = 0; k < x[i].n; k++) {
