@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""deletions.py TOOL CORPUS: does `check` say what the framework will do when a file is gone, or lies in another's place?
+"""deletions.py TOOL CORPUS: does `check` say what the framework will do when a file is gone or misplaced?
 
 Of each checkpoint a copy of links is made, without one file, or with two files of one kind in each other's place, and
 `check` and `plan` are asked. A row passes when they say so: by their exit code, or by an entry that names the file; or
@@ -13,16 +13,18 @@ every row: checkpoint, what was done, the items of check and plan, and what the 
 import argparse, itertools, json, os, re, subprocess, sys, tempfile
 from concurrent.futures import ThreadPoolExecutor
 
-LAYOUTS = """nanotron/tp2_pp1_dp2_zero1 nanotron/tp1_pp1_dp1 megatron/legacy_tp2_dp2_distopt megatron/tdist_tp2_dp2_dr_buckets
+LAYOUTS = """nanotron/tp2_pp1_dp2_zero1 nanotron/tp1_pp1_dp1 megatron/legacy_tp2_dp2_distopt
+megatron/tdist_tp2_dp2_dr_buckets
 deepspeed/dp2_zero1_fp32 deepspeed/dp2_zero3_fp32 deepspeed/pp2_dp2_zero1_bf16 accelerate/acc_w2_stateful_loader
 accelerate/acc024_w2 accelerate/hf_gpt2_w2 accelerate/hf_llama_w1 fsdp/acc_fsdp2_full_w2 fsdp/acc_fsdp2_rankfiles_w4
-fsdp/acc_fsdp2_sharded_w2 fsdp/trainer_fsdp2_sharded_w2 verl/fsdp2_w2 lightning/fsdp2_dcp_w2 dcp/tt_dp2 dcp/dcp_net_single
+fsdp/acc_fsdp2_sharded_w2 fsdp/trainer_fsdp2_sharded_w2 verl/fsdp2_w2 lightning/fsdp2_dcp_w2 dcp/tt_dp2
+dcp/dcp_net_single
 dcp/dcp_w_ranklocal dcp/dcp_w_hf_sharded dcp/tt_hf_export_dp2 rawdcp/olmo_core_w2 rawdcp/torchtune_recipe_w2
 rawdcp/tutorial_app_w2 rawdcp/fsdp1_shardedtensor_torchsave_w3 llmc/p1_fp32_two_steps llmc/p2_z1_bf16""".split()
 
-# What the framework does without the file: stops, skips (leaves out more than the file), fresh (begins anew), loses (goes
-# on without what the file holds), other (takes another step), free (does not open it, or only looks whether it is there)
-# and blind (nothing that is left tells that it was there). First match counts. Each with the place in the source.
+# What the framework does without the file: stops, skips (leaves out more than the file), fresh (begins anew),
+# loses (goes on without what the file holds), other (takes another step), free (does not need it) and blind (nothing
+# that is left tells that it was there). The first match counts. Each with the place in the source.
 NANOTRON = [
     (r"latest\.txt", "fresh", "serialize/main.py: parse_ckpt_path returns None"),
     (r"config\.yaml", "free", "trainer.py: the configuration comes from the command line"),
@@ -86,7 +88,7 @@ TITAN = [
     (r"", "stops", "torch/distributed/checkpoint/filesystem.py: FileSystemReader"),
 ]
 DCP = [
-    (r"shard-00002-model", "blind", "torch/distributed/checkpoint/hf_storage.py: read_metadata takes the shards there are"),
+    (r"shard-00002-model", "blind", "torch/distributed/checkpoint/hf_storage.py: read_metadata takes what there is"),
     (r"", "stops", "torch/distributed/checkpoint/filesystem.py: FileSystemReader"),
 ]
 OLMO = [
@@ -111,13 +113,14 @@ RANKS = [(r"", "stops", "the script's own torch.load of each rank's file")]
 # by the beginning of the case's name
 FACTS = [
     ("nanotron/", NANOTRON), ("megatron/", MEGATRON), ("deepspeed/", DEEPSPEED), ("accelerate/hf_", TRAINER),
-    ("fsdp/trainer_", TRAINER), ("found/", TRAINER), ("accelerate/", ACCELERATE), ("fsdp/", ACCELERATE), ("verl/", VERL),
+    ("fsdp/trainer_", TRAINER), ("found/", TRAINER), ("accelerate/", ACCELERATE), ("fsdp/", ACCELERATE),
+    ("verl/", VERL),
     ("lightning/", LIGHTNING), ("dcp/tt", TITAN), ("dcp/", DCP), ("rawdcp/olmo", OLMO), ("rawdcp/torchtune", TUNE),
     ("rawdcp/fsdp1", RANKS), ("rawdcp/", DCP), ("llmc/", LLMC),
 ]
 # Kinds of files that hold no name, rank or shape that could tell one from another of the same layout.
 UNSEEN = [
-    ("nanotron/", r"model/.*\.safetensors", "serialize/weights.py: load_weights; the tensor in each file is called data"),
+    ("nanotron/", r"model/.*\.safetensors", "serialize/weights.py: load_weights; each tensor is called data"),
     ("", r"\.distcp", "torch/distributed/checkpoint/filesystem.py: .metadata has file, offset and length alone"),
 ]
 SEVERE = ("changed", "approx", "lost", "error")
@@ -130,8 +133,8 @@ def fact(case, rel):
 
 
 def files_of(ckpt):
-    found = [os.path.relpath(os.path.join(d, f), ckpt) for d, _, names in os.walk(ckpt, followlinks=True) for f in names]
-    return sorted(found)
+    walk = os.walk(ckpt, followlinks=True)
+    return sorted(os.path.relpath(os.path.join(d, f), ckpt) for d, _, names in walk for f in names)
 
 
 def linked(ckpt, files, to):
@@ -230,7 +233,8 @@ class Case:
         elif not spoken[1]:
             # the planner reads no tensor's bytes; the conversion compares them before it writes
             ok = any(e[0] in ("CKR_E_MASTER_DIFFERS", "CKR_E_REPLICA_DIFFERS") for e in said["check"][1])
-        items = [" ".join(sorted({e[0] for e in self.new(said, v)[1]})) or f"exit {said[v][0]}" for v in ("check", "plan")]
+        items = [" ".join(sorted({e[0] for e in self.new(said, v)[1]})) or f"exit {said[v][0]}"
+                 for v in ("check", "plan")]
         what = f"without {a}" if how == "without" else f"{a} <> {b}"
         return ok, then, (self.name, what, *items, then, why), (a, b)
 
@@ -255,8 +259,8 @@ def main():
     if a.all:
         names = [f"{d}/{n}" for d in sorted(os.listdir(a.corpus)) if os.path.isdir(os.path.join(a.corpus, d))
                  for n in sorted(os.listdir(os.path.join(a.corpus, d)))
-                 if os.path.isdir(os.path.join(a.corpus, d, n, "ckpt")) and any(f"{d}/{n}".startswith(h) for h, _ in FACTS)
-                 and not n.startswith("torch_")]
+                 if os.path.isdir(os.path.join(a.corpus, d, n, "ckpt"))
+                 and any(f"{d}/{n}".startswith(h) for h, _ in FACTS) and not n.startswith("torch_")]
     passed = failed = 0
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(a.jobs) as pool:
         for name in names:
