@@ -1332,7 +1332,7 @@ typedef struct ckr_read {
 } ckr_read;
 CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *c, const ckr_read *reads, size_t n,
                                  ckr_error *err);
-/* NULL: there is none. Of a program's own run (ckr_ckpt_put) a slot is found by its own name too. */
+/* NULL: there is none. In a program's own run (ckr_ckpt_put) a slot has its own name, too. */
 CKR_API const ckr_tensor *ckr_ckpt_tensor(const ckr_ckpt *c, const char *name, const char *slot);
 
 /* The same as a list of strided copies, for another executor (ckptresume_cuda.cuh): reads[i].dst is

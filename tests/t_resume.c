@@ -1158,6 +1158,46 @@ static void spliced_twice(void)
     ckr_ckpt_close(then);
 }
 
+/* The text of a decided curve as another run's schedule: it stands where that run does. */
+static void decided_as_target(void)
+{
+    static double v[AGAIN_ALL][2], now[AGAIN_ALL][2];
+    char text[8192];
+    size_t size = 0;
+    ckr_target to = CKR_ZERO;
+    ckr_plan *plan = NULL;
+    ckr_ckpt *run = by_hand("transformers:cosine,num_warmup_steps=10,num_training_steps=200", NULL,
+                            100);
+    all_values(ckr_ckpt_schedule(run, 0), v);
+    CHECK(decide_again(&run, "target", 100, "400", CKR_LR_STRETCH, v));
+    CHECK_OK(ckr_schedule_text(ckr_ckpt_schedule(run, 0), text, sizeof text, &size, NULL, &err),
+             &err);
+    CHECK(size > 1 && size <= sizeof text && strlen(text) + 1 == size);
+    ckr_ckpt *other = by_hand("transformers:linear,num_warmup_steps=0,num_training_steps=200", NULL,
+                              150);
+    to.schedule = text;
+    to.lr_policy = CKR_LR_TARGET;
+    if (CHECK_OK(ckr_plan_decide(other, &to, &plan, &err), &err)) {
+        const ckr_schedule *after = ckr_plan_info(plan)->after;
+        all_values(after, now);
+        CHECK(all_the_same(now, v, 150) && ckr_schedule_info(after).position == 150);
+    }
+    ckr_plan_free(plan);
+    to.without = CKR_SCHEDULE;             /* the saved one is left out: it starts again       */
+    if (CHECK_OK(ckr_plan_decide(other, &to, &plan, &err), &err)) {
+        all_values(ckr_plan_info(plan)->after, now);
+        all_values(ckr_ckpt_schedule(run, 0), v);
+        CHECK(now[150][0] == v[0][0] && now[250][0] == v[100][0]);
+    }
+    ckr_plan_free(plan);
+    text[size / 2] = 0;                    /* half of it is none                              */
+    CHECK(ckr_plan_decide(other, &to, &plan, &err) != CKR_OK && err.text[0]);
+    CHECK(ckr_ckpt_put_schedule(other, text, 1, &err) != CKR_OK);
+    CHECK(ckr_ckpt_put_schedule(other, "{}", 1, &err) != CKR_OK);
+    ckr_ckpt_close(run);
+    ckr_ckpt_close(other);
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -1193,6 +1233,7 @@ int main(int argc, char **argv)
     RUN(within_epoch);
     RUN(decided_thrice);
     RUN(spliced_twice);
+    RUN(decided_as_target);
     memio_free(&mem);
     return t_end();
 }
