@@ -1,4 +1,4 @@
-/* trainer.c DIRECTORY PROCESSES UPDATES [KILLED_AT]: a trainer that survives a kill and goes on with
+/* trainer.c DIRECTORY PROCESSES UPDATES [KILLED_AT]: a trainer that survives a kill and goes on, on
    another number of processes, with everything: values, moments, the LR's curve, the generators of
    dropout and of the order of the data, one of each process, the place in the data. Processes share
    a batch's samples; each owns rows of every tensor: it alone updates them, writes them into its
@@ -18,7 +18,8 @@ static const int64_t shapes[2][2] = { { H, D }, { H, 1 } };
 /* One of all processes, or each its own; of three frameworks' kinds. */
 enum { DROPOUT = 0, ORDER, NOISE };
 static const struct { ckr_rng_kind kind; const char *name, *scope; } streams[3] = {
-    { CKR_RNG_NUMPY, "dropout", "" }, { CKR_RNG_PCG64, "order", "" }, { CKR_RNG_PHILOX, "noise", "dp" }
+    { CKR_RNG_NUMPY, "dropout", "" }, { CKR_RNG_PCG64, "order", "" },
+    { CKR_RNG_PHILOX, "noise", "dp" }
 };
 
 typedef struct run {           /* as one process has it                                 */
