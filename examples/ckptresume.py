@@ -95,8 +95,11 @@ _Facts = _struct("ckr_plan_facts", ("verdict", C.c_int), ("notes", C.POINTER(_No
                  ("resume_at", _i64), ("settings", C.POINTER(_RunSetting)), ("n_settings", _u64))
 _Receipt = _struct("ckr_receipt", ("n_files", _u64), ("bytes_read", _u64), ("bytes_written", _u64),
                    ("digest", _u8 * 16), ("digest_written", _u8 * 16))
+_Nonfinite = _struct("ckr_nonfinite", ("tensor", C.POINTER(_Tensor)), ("nan", _u64), ("inf", _u64),
+                     ("n_elements", _u64))
 _Report = _struct("ckr_report", ("notes", C.POINTER(_Note)), ("n_notes", _u64), ("bytes_read", _u64),
-                  ("sound", C.c_bool))
+                  ("sound", C.c_bool), ("nonfinite", C.POINTER(_Nonfinite)), ("n_nonfinite", _u64),
+                  ("tensor_bytes", _u64), ("uncovered_bytes", _u64))
 _ScheduleFacts = _struct("ckr_schedule_facts", ("kind", _p), ("clock", _p), ("position", _i64),
                          ("rate", C.c_double), ("offset", C.c_double), ("every", _i64), ("params", _node),
                          ("opaque", C.c_bool), ("reason", _p), ("told", C.c_bool), ("n_lanes", _u64))
@@ -112,7 +115,7 @@ _PROGRESS = C.CFUNCTYPE(C.c_bool, C.c_void_p, _u64, _u64)
 _Env = _struct("ckr_env", ("alloc", _Allocator), ("io", _Io), ("parallel", _Parallel), ("log_fn", C.c_void_p),
                ("progress_fn", _PROGRESS), ("user", C.c_void_p), ("flags", C.c_bool))
 _Limits = _struct("ckr_limits", ("max_metadata_bytes", _u64), ("max_json_bytes", _u64), ("max_arena_bytes", _u64),
-                  ("max_depth", _u32), ("max_repeated_bytes", _u64))
+                  ("max_depth", _u32), ("max_repeated_bytes", _u64), ("max_buffer_bytes", _u64))
 _OpenDesc = _struct("ckr_open_desc", ("dialect", _p), ("vocab", _i64), ("schedule", _p), ("optimizer", _p),
                     ("names", C.POINTER(_p)), ("n_names", C.c_size_t), ("curve_fn", C.c_void_p),
                     ("curve_user", C.c_void_p), ("limits", _Limits), ("env", C.POINTER(_Env)))
@@ -469,12 +472,16 @@ class Checkpoint(Mapping):
                                     for i, t in enumerate(self.tensors)}
 
     def check(self):
-        """Reads every byte. {"sound": ..., "bytes_read": ..., "report": [...]}"""
+        """Reads every byte. {"sound", "bytes_read", "tensor_bytes", "uncovered_bytes", "nonfinite", "report"}"""
         r = C.POINTER(_Report)()
         _call("ckpt_check", self._handle(), C.byref(r))
         try:
             x = r.contents
-            return {"sound": x.sound, "bytes_read": x.bytes_read, "report": _notes(x.notes, x.n_notes)}
+            odd = [x.nonfinite[i] for i in range(x.n_nonfinite)]
+            return {"sound": x.sound, "bytes_read": x.bytes_read, "tensor_bytes": x.tensor_bytes,
+                    "uncovered_bytes": x.uncovered_bytes, "report": _notes(x.notes, x.n_notes),
+                    "nonfinite": [{"name": _text(t.tensor.contents.name), "slot": _text(t.tensor.contents.slot),
+                                   "nan": t.nan, "inf": t.inf, "elements": t.n_elements} for t in odd]}
         finally:
             _lib().ckr_report_free(r)
 

@@ -125,7 +125,8 @@ def case(path, scratch):
         _, checked = tool("check", path)
         if checked and "sound" in checked:
             have = run.check()
-            expect((have["sound"], have["bytes_read"]) == (checked["sound"], checked["bytes_read"]), f"{name}: check")
+            keys = "sound", "bytes_read", "tensor_bytes", "uncovered_bytes", "nonfinite"
+            expect([have[k] for k in keys] == [checked[k] for k in keys], f"{name}: check")
         boxes(name, path, run, scratch)
 
 
