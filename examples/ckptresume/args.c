@@ -37,7 +37,7 @@ const option all_options[] = {
     { "ranks", "N", KIND_COUNT, GROUP_RUN, AT(target.topology.ranks), VERB_POLICY | VERB_RNG, NULL,
       "all its processes: what the other sizes leave of them is data-parallel" },
     { "data", "GLOB", KIND_FILE, GROUP_RUN, AT(data), VERB_POLICY, NULL,
-      "its token files, where the position in the data is counted anew (llmc)" },
+      "its token files, from which the position in the data is recomputed (llmc)" },
     { "micro-batch", "B", KIND_ROWS, GROUP_RUN, AT(micro_batch), VERB_POLICY, NULL,
       "its samples of one process and micro-step, beside --data" },
     { "seq-len", "T", KIND_ROWS, GROUP_RUN, AT(seq_len), VERB_POLICY, NULL,
@@ -63,7 +63,7 @@ const option all_options[] = {
     { "to-schedule", "KIND:...", KIND_SCHEDULE, GROUP_LR, AT(target.schedule), VERB_POLICY, NULL,
       "the whole schedule of the coming run, in its framework's own names: see help schedules" },
     { "schedule", "KIND:...", KIND_SCHEDULE, GROUP_LR, AT(schedule), VERB_POLICY | VERB_INSPECT,
-      NULL, "the schedule of the saved run, where the checkpoint does not tell it" },
+      NULL, "the schedule of the saved run, where the checkpoint does not record it" },
     { "optimizer", "FILE", KIND_FILE, GROUP_LR, AT(optimizer), VERB_LR | VERB_INSPECT, NULL,
       "the optimizer's file beside a bare scheduler's" },
     { "like", "FILE", KIND_FILE, GROUP_LR, AT(like), VERB_POLICY, NULL,
@@ -85,11 +85,11 @@ const option all_options[] = {
     /* random streams */
     { "rng", "POLICY", KIND_WORD, GROUP_RNG, AT(target.rng), VERB_TARGET | VERB_RNG,
       "keep remap reseed",
-      "keep (default): what was saved stays; remap: repeated streams are derived anew; reseed: all "
-      "are, from --seed" },
+      "keep (default): what was saved stays; remap: streams that repeat others are replaced "
+      "by new ones; reseed: all are, from --seed" },
     { "seed", "S", KIND_SEED, GROUP_RNG, AT(target.seed), VERB_TARGET | VERB_RNG, NULL,
       "of --rng reseed" },
-    /* what the files of the checkpoint do not tell */
+    /* what the files of the checkpoint do not record */
     { "dialect", "D", KIND_DIALECT, GROUP_INPUT, AT(dialect), VERB_OPENING, NULL,
       "the framework that wrote it, instead of recognition" },
     { "format", "F", KIND_FORMAT, GROUP_INPUT, AT(format), VERB_OPENING | VERB_TREE, NULL,
@@ -607,7 +607,7 @@ static int check_together(job *j)
         return usage(j, "--stats", "it goes with --tensors, the list in which they stand");
     if (!j->o.data && (j->o.micro_batch || j->o.seq_len))
         return usage(j, j->o.micro_batch ? "--micro-batch" : "--seq-len",
-                     "it goes with --data GLOB, the files in which a place is counted anew");
+                     "it goes with --data GLOB, from which the position is recomputed");
     if (j->o.json && j->o.csv)
         return usage(j, "--csv", "--json asks for another form of the same values");
     return CODE_DONE;

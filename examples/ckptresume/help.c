@@ -38,7 +38,7 @@ const verb all_verbs[] = {
       "without padding rows; dtypes are as stored unless --dtype is given.",
       "ckptresume export checkpoints/ model.safetensors --dtype bfloat16" },
     { "digest", VERB_DIGEST, 1, verb_digest, "digest PATH",
-      "topology-free and format-free digest, per tensor and in total",
+      "a digest that does not depend on topology or format",
       "Two checkpoints with the same digest hold the same tensors, however they are cut, ordered "
       "or stored.",
       "ckptresume digest checkpoints/ --quiet" },
@@ -309,7 +309,7 @@ static void help_flags(const doc *d, uint32_t bit)
 {
     static const char *const titles[] = { "Topology of the coming run", "What it keeps",
                                           "Learning rate and parameter groups", "Random streams",
-                                          "What the files do not tell", "Output", "Everywhere" };
+                                          "What the files do not record", "Output", "Everywhere" };
     int shown = -1;
     const option *o;
     const verb *v;

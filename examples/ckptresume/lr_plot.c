@@ -509,7 +509,7 @@ static bool lr_unknown(const lr_view *v)
 
 static void lr_unknown_words(const lr_view *v, char *out, size_t cap)
 {
-    snprintf(out, cap, "the checkpoint does not tell the %.40s of any %.40s from %lld to %lld",
+    snprintf(out, cap, "the checkpoint does not record the %.40s of any %.40s from %lld to %lld",
              lr_word(v->s, true), lr_unit(v->s), (long long)v->s->first,
              (long long)lr_step(v, v->n_rows - 1));
 }
