@@ -178,7 +178,7 @@ static void small(void)
 /* lr goes on to the run's end; what no file tells is a sentence, and null in JSON. */
 static void tool_lr(void)
 {
-    static const char unknown[] = "the checkpoint does not tell the learning rate of any step";
+    static const char unknown[] = "the checkpoint does not record the learning rate of any step";
     const char *tool = getenv("TOOL") ? getenv("TOOL") : "./ckptresume";
     CHECK_INT(run("%s lr tests/data/resume/lambda.pt --svg %s/lr.svg", tool, tmp), 0);
     CHECK(strstr(said, unknown) != NULL && strchr(said, '?') == NULL);
