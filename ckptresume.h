@@ -39316,6 +39316,9 @@ static ckr_node *ckr__fresh_optimizer(ckr__fresh *w)
             if (d) ckr__node_pair(c, states, ckr__make_int(c, (int64_t)n), d);
         }
         d = ckr__group_hyper(c, g->hyper);
+        for (uint64_t k = 0; k < ckr__dict_n(d); k++)  /* an LR may be a tensor          */
+            d->u.items[2 * k + 1] = ckr__copy_tree(c, w->f, d->u.items[2 * k + 1], NULL);
+        if (ckr__failed(c)) break;
         ckr__node_set(c, d, "params", index);
         if (names && names->count == g->n_params) ckr__node_set(c, d, "param_names", names);
         ckr__node_push(c, list, d);

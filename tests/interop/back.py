@@ -1,7 +1,7 @@
 """back.py TOOL SCRATCH: a script's run becomes another framework's, and a script's again.
 
 A Llama under torch's AdamW, with vectors in a group of their own, and under a scheduler of torch's goes to DeepSpeed,
-torchtitan, Megatron-LM and Nanotron on several ranks and comes back. The script's own objects load the result:
+torchtitan, Megatron-LM, accelerate and Nanotron on several ranks and comes back. The script's own objects load the result:
 weights, state, groups and the LR of each coming update are those of the run that was never interrupted, bit for bit,
 and so is the model after them. Prints a line per failure, then `N passed, N failed`.
 """
@@ -22,6 +22,7 @@ WAYS = {
     "torchtitan": [("--to", "torchtitan", "--ranks", 3)],
     "megatron": [("--to", "megatron", "--tp", 2, "--pp", 3, "--heads", 4, "--set", "batch_size=2"),
                  ("--tp", 1, "--pp", 1, "--dp", 2)],
+    "accelerate": [("--to", "accelerate", "--dp", 3)],
     "nanotron": [("--to", "nanotron", "--tp", 2, "--dp", 2, "--zero", 1, "--heads", 4, "--set", "batch_size=2")],
 }
 
@@ -30,6 +31,7 @@ def schedulers(optimizer):
     t = torch.optim.lr_scheduler
     cosine = t.CosineAnnealingLR
     yield "cosine", lambda: cosine(optimizer, 20, eta_min=1e-4)
+    yield "tensor", lambda: t.ConstantLR(optimizer, 1.0)
     yield "linear", lambda: t.LinearLR(optimizer, 1.0, 0.05, 20)
     yield "warm", lambda: t.SequentialLR(optimizer, [t.LinearLR(optimizer, 0.1, 1.0, 3),
                                                      cosine(optimizer, 17, eta_min=1e-4)], [3])
@@ -43,7 +45,8 @@ class Run:
             intermediate_size=24, tie_word_embeddings=False)).float()
         groups = [{"params": [(n, p) for n, p in self.model.named_parameters() if (p.dim() > 1) == many],
                    "weight_decay": decay} for many, decay in ((True, 0.1), (False, 0.0))]
-        self.optimizer = torch.optim.AdamW(groups, lr=1e-2, betas=(0.9, 0.95))
+        lr = torch.tensor(1e-2) if kind == "tensor" else 1e-2
+        self.optimizer = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95))
         self.scheduler = dict(schedulers(self.optimizer))[kind]()
         self.batches = torch.randint(0, V, (DONE + MORE, 2, S))
 
@@ -54,7 +57,7 @@ class Run:
             self.optimizer.step()
             self.optimizer.zero_grad()
             self.scheduler.step()
-            yield [g["lr"] for g in self.optimizer.param_groups]
+            yield [float(g["lr"]) for g in self.optimizer.param_groups]
 
     def state(self):
         return copy.deepcopy({"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(),
@@ -110,6 +113,7 @@ def main():
     for kind in ("cosine", "linear", "warm"):
         for way in WAYS:
             case(scratch, kind, way)
+    case(scratch, "tensor", "accelerate")      # an LR that is a tensor
     return end()
 
 
