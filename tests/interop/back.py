@@ -1,9 +1,9 @@
 """back.py TOOL SCRATCH: a script's run becomes another framework's, and a script's again.
 
 A Llama under torch's AdamW, with vectors in a group of their own, and under a scheduler of torch's goes to DeepSpeed,
-torchtitan, Megatron-LM, accelerate and Nanotron on several ranks and comes back. The script's own objects load the result:
-weights, state, groups and the LR of each coming update are those of the run that was never interrupted, bit for bit,
-and so is the model after them. Prints a line per failure, then `N passed, N failed`.
+torchtitan, Megatron-LM, accelerate and Nanotron on several ranks and comes back. The script's own objects load the
+result: weights, state, groups and the LR of each coming update are those of the run that was never interrupted, bit for
+bit, and so is the model after them. Prints a line per failure, then `N passed, N failed`.
 """
 
 import copy
