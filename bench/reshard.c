@@ -1,5 +1,6 @@
 /* reshard.c WORK TOOL NAME SRC [FLAGS...]: a conversion from files to files against cp of the same
-   bytes, both in WORK, which should be in memory; in turn, each output removed before the next.
+   bytes, both in WORK, which should be in memory; in turn, each output removed before the next. And
+   `check` against cat.
    TOOL is the command-line tool. FLAGS are the target's, as the tool takes them. Peak memory is the
    process's, against that of `plan` (what the metadata needs) plus the cap on buffers. cc -std=c99
    -O2 -I. -o reshard bench/reshard.c -lm -lpthread */
@@ -124,6 +125,33 @@ static void measure(char *work, char *tool, const char *name, char *src, char *c
     bench_value(text, (double)high / 1024, "MiB", (double)base / 1024 + cap);
 }
 
+/* check, against one read of the same bytes. */
+static void scan(char *tool, const char *name, char *src)
+{
+    char *check[5], *cat[5], text[256];
+    int i, repeats = bench_repeats(7);
+    bench_pair p;
+    check[0] = tool;
+    check[1] = (char *)"check";
+    check[2] = src;
+    check[3] = (char *)"--json";
+    check[4] = NULL;
+    cat[0] = (char *)"sh";
+    cat[1] = (char *)"-c";
+    cat[2] = (char *)"find \"$0\" -type f -exec cat {} + > /dev/null";
+    cat[3] = src;
+    cat[4] = NULL;
+    memset(&p, 0, sizeof p);
+    for (i = -1; i < repeats; i++) {
+        double a = checked(check, NULL), b = checked(cat, NULL);
+        if (i >= 0) bench_pair_add(&p, a, b);
+    }
+    snprintf(text, sizeof text, "%s: check", name);
+    bench_row(text, &p.a, 1, "s", 0);
+    snprintf(text, sizeof text, "%s: check : cat > /dev/null", name);
+    bench_pair_row(text, &p, 1.2);
+}
+
 int main(int argc, char **argv)
 {
     char text[256];
@@ -137,5 +165,6 @@ int main(int argc, char **argv)
     measure(argv[1], argv[2], argv[3], argv[4], argv + 5, NULL,
             4.0 * (double)sysconf(_SC_NPROCESSORS_ONLN));
     measure(argv[1], argv[2], argv[3], argv[4], argv + 5, (char *)"64M", 64);
+    scan(argv[2], argv[3], argv[4]);
     return 0;
 }
