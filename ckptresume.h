@@ -1502,7 +1502,7 @@ typedef struct ckr_tensor_diff {
     uint64_t    worst;                 /* the first element with max_abs, row-major: its values */
     double      worst_a, worst_b;
 } ckr_tensor_diff;
-typedef struct ckr_diff {
+typedef struct ckr_diff {      /* names and slots are those of a and b, which stay open until then */
     const ckr_tensor_diff *tensors;    /* dtypes differ: also where n_elements is 0          */
     uint64_t n_tensors;
     const ckr_note *others;            /* CKR_CHANGED: differs; CKR_APPROX: was not compared */
@@ -18419,7 +18419,7 @@ static ckr_result ckr__sched_from_node(ckr__ctx *c, const ckr_node *d, ckr_sched
                           sizeof(double));
     for (size_t i = 0; ok && i < CKR__SN_FLAGS; i++)
         *(bool *)((char *)s + ckr__sn_flags[i].at) = ckr__sn_flag(d, ckr__sn_flags[i].key);
-    ckr_node_f64(ckr_node_get(d, "begun"), &s->begun);
+    if (ok) ckr_node_f64(ckr_node_get(d, "begun"), &s->begun);
     ok = ok && s->hold >= 0 && ckr__whole(s->begun);
     for (size_t i = 0; ok && i < CKR__LANE_FIELDS; i++)
         ok = ckr__sn_read(ckr_node_get(lanes, ckr__lane_names[i]),

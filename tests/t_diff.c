@@ -255,14 +255,24 @@ static ckr_ckpt *with_w(ckr_dtype dtype, uint32_t n_dims, const int64_t *shape, 
     return c;
 }
 
-static ckr_diff *diff_close(ckr_ckpt *a, ckr_ckpt *b)
+static ckr_ckpt *compared[2];
+
+/* Names in the result are the checkpoints', which diff_end closes. */
+static ckr_diff *diff_kept(ckr_ckpt *a, ckr_ckpt *b)
 {
     ckr_diff *d = NULL;
     ckr_error e;
     CHECK_OK(ckr_ckpt_diff(a, b, &d, &e), &e);
-    ckr_ckpt_close(b);
-    ckr_ckpt_close(a);
+    compared[0] = a;
+    compared[1] = b;
     return d;
+}
+
+static void diff_end(ckr_diff *d)
+{
+    ckr_diff_free(d);
+    ckr_ckpt_close(compared[1]);
+    ckr_ckpt_close(compared[0]);
 }
 
 /* Values of two dtypes are compared as the narrower one; of neither, as doubles. */
@@ -320,9 +330,9 @@ static void steps(void)
         CHECK_OK(ckr_ckpt_put(a, "w", "step", CKR_DTYPE_F32, 1, &one_axis, &f32, &e), &e);
         CHECK_OK(ckr_ckpt_put(b, "w", "step", CKR_DTYPE_I64, 1, &one_axis, k ? &other_i64 : &i64,
                               &e), &e);
-        ckr_diff *d = diff_close(a, b);
+        ckr_diff *d = diff_kept(a, b);
         CHECK_INT(d->n_tensors, k);
-        ckr_diff_free(d);
+        diff_end(d);
     }
 }
 
@@ -336,13 +346,13 @@ static void masters(void)
         ckr_ckpt *a = with_w(CKR_DTYPE_F32, 1, &n, v[0]), *b = with_w(CKR_DTYPE_BF16, 1, &n, bf16);
         ckr_error e;
         CHECK_OK(ckr_ckpt_put(b, "w", "master", CKR_DTYPE_F32, 1, &n, v[k & 1], &e), &e);
-        ckr_diff *d = k & 2 ? diff_close(b, a) : diff_close(a, b);
+        ckr_diff *d = k & 2 ? diff_kept(b, a) : diff_kept(a, b);
         if (CHECK(d->n_tensors == 1 + (uint64_t)(k & 1))) {
             CHECK_STR(d->tensors[k & 1].slot, "param");
             if (k & 1) CHECK_STR(d->tensors[0].slot, "master");
             CHECK(d->tensors[0].where == 0 && d->tensors[0].n_elements == (uint64_t)(k & 1));
         }
-        ckr_diff_free(d);
+        diff_end(d);
     }
 }
 
@@ -437,14 +447,14 @@ static void groups(void)
     hyper[0].value = 0.2;
     CHECK_OK(ckr_ckpt_put_group(c[1], "x", names, 1, hyper, 2, &e), &e);
     CHECK_OK(ckr_ckpt_put_group(c[1], "y", names + 1, 2, hyper, 2, &e), &e);
-    d = diff_close(c[0], c[1]);
+    d = diff_kept(c[0], c[1]);
     if (d && CHECK(d->n_others == 2)) {
         CHECK_STR(d->others[0].subject, "group");
         CHECK_STR(d->others[0].reason, "of the parameter c");
         CHECK_STR(d->others[1].subject, "lr");
         CHECK_STR(d->others[1].reason, "of 2 parameters, a the first");
     }
-    ckr_diff_free(d);
+    diff_end(d);
 }
 
 static ckr_stats stats_of(ckr_dtype dtype, int64_t n, const void *data)
