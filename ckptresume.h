@@ -1502,7 +1502,7 @@ typedef struct ckr_tensor_diff {
     uint64_t    worst;                 /* the first element with max_abs, row-major: its values */
     double      worst_a, worst_b;
 } ckr_tensor_diff;
-typedef struct ckr_diff {      /* names and slots are those of a and b, which stay open until then */
+typedef struct ckr_diff {      /* names and slots are those of a and b, which must be open */
     const ckr_tensor_diff *tensors;    /* dtypes differ: also where n_elements is 0          */
     uint64_t n_tensors;
     const ckr_note *others;            /* CKR_CHANGED: differs; CKR_APPROX: was not compared */
