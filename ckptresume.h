@@ -18429,7 +18429,7 @@ static ckr_result ckr__sched_from_node(ckr__ctx *c, const ckr_node *d, ckr_sched
         ok = curve && ckr__sn_curve_read(c, ckr_node_get(d, "curve"), s->n_lanes, 0, &n_nodes,
                                          curve);
     }
-    if (!ok)
+    if (!ok || (!curve && !s->opaque))
         return ckr__fail(c->err, CKR_ITEM_SCHEDULE_STATE, NULL, CKR_NO_OFFSET, "schedule",
                          "not a schedule that this library wrote");
     s->kind = ckr__strdup(c, kind);
@@ -32112,8 +32112,10 @@ static ckr_node *ckr__plan_counters(ckr_plan *p, const ckr_state *s)
         ckr__node_set(&p->ctx, d, ckr__former_counts[i].name, ckr__make_int(&p->ctx, n));
         ckr__say(&p->ctx, "CKR_W_PROGRESS", CKR_LOST, ckr__former_counts[i].name,
                  ckr__printf(&p->ctx, "%lld", (long long)n), NULL,
-                 "the target framework does not count it; ckptresume.json keeps it for the way "
-                 "back", NULL);
+                 p->out.n_files == 1 && !*p->out.files[0]->path
+                     ? "the target does not count it: what asks for it must be told"
+                     : "the target framework does not count it; ckptresume.json keeps it for the "
+                       "way back", NULL);
     }
     return d;
 }
@@ -32166,6 +32168,7 @@ static ckr_result ckr__plan_first(ckr_plan *p, const ckr_schedule *s, const ckr_
 static CKR__NOINLINE ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target,
                                                uint64_t max_bytes, ckr__plan_depth depth,
                                                ckr_plan **out, ckr_error *err);
+static ckr_result ckr__plain_losses(ckr__ctx *c, const ckr_state *s, bool kept);
 
 /* The policies with which this target can be had: each is tried. */
 static const char *ckr__plan_ways(ckr_plan *p)
@@ -32598,6 +32601,9 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
         ckr__plan_lost(p, &src->state, from, d);
     if (r == CKR_OK && !decisions_only && !p->target.slots && !p->ctx.refused)
         ckr__plan_carry(p, &src->state);
+    if (r == CKR_OK && !decisions_only && p->target.slots && !strcmp(p->target.slots, "all") &&
+        !p->ctx.refused)
+        ckr__plain_losses(&p->ctx, &src->state, src->kept.run);
     if (r == CKR_OK) r = p->ctx.err->code;
     if (r == CKR_OK && !decisions_only && ckr__severity_max(p->notes, p->n_notes) < CKR_ERROR)
         r = ckr__plan_proof(p);
@@ -45466,7 +45472,8 @@ static ckr_result ckr__plain_scheduler(ckr__fresh *w)
     return w->c->err->code;
 }
 
-/* Counters, and the streams of rank 0. */
+/* Counters, and the streams of rank 0. The record of a program's own run has them all: of these only
+   those that torch.load takes without leave for NumPy. */
 static void ckr__plain_rest(ckr__fresh *w)
 {
     static const char *const keys[] = { "step", "epoch", "samples", "tokens" };
@@ -45482,7 +45489,8 @@ static void ckr__plain_rest(ckr__fresh *w)
         const char *key = strcmp(x->name, "default") != 0
                               ? ckr__printf(w->c, "%s.%s", x->kind, x->name)
                               : x->kind;
-        if (x->rank == 0 && !x->sibling && x->state)
+        if (x->rank == 0 && !x->sibling && x->state &&
+            !(s->_kept->run && ckr__word_in("numpy mt19937 philox sfc64", x->kind)))
             ckr__node_set(w->c, rng, key, ckr__copy_tree(w->c, w->f, x->state, NULL));
     }
     if (ckr__dict_n(rng)) ckr__node_set(w->c, w->f->root, "rng", rng);
@@ -62357,6 +62365,10 @@ static bool ckr__side_order(ckr__ctx *c, const ckr_node *side, const ckr_open_de
 /* What a program's own run has beside its tensors, as ckr__prog_node writes it. The one file, and
    what a framework's own form of it tells, win: it is there only where nobody has written since. */
 
+/* What a program's own run may have: streams are derived for each rank, and counts are added to. */
+#define CKR__RUN_RANKS (1u << 17)
+#define CKR__RUN_COUNT ((int64_t)1 << 53)
+
 static bool ckr__prog_group(ckr__ctx *c, ckr_state *s, const ckr_node *d)
 {
     const ckr_node *list = ckr_node_get(d, "params");
@@ -62420,14 +62432,14 @@ static bool ckr__prog_numbers(ckr_state *s, const ckr_node *run)
     ckr__grid g;
     int64_t v;
     for (size_t i = 0; t && i < sizeof sizes / sizeof *sizes; i++) {
-        if (!ckr__record_int(t, sizes[i].key, 1, UINT32_MAX - 1, &v)) return false;
+        if (!ckr__record_int(t, sizes[i].key, 1, CKR__RUN_RANKS, &v)) return false;
         *sizes[i].to = (uint32_t)v;
     }
     if (t && (!ckr__record_int(t, "zero", 0, 3, &v) || !ckr__grid_make(&s->topology, &g)))
         return false;
     if (t) s->topology.zero = (int32_t)v;
     for (size_t i = 0; p && i < sizeof counts / sizeof *counts; i++) {
-        if (!ckr__record_int(p, counts[i].key, -1, INT64_MAX, &v)) return false;
+        if (!ckr__record_int(p, counts[i].key, -1, CKR__RUN_COUNT, &v)) return false;
         if (*counts[i].to < 0) *counts[i].to = v;
     }
     while (ckr__walk_on(&w)) if (w.value->kind != CKR_NODE_INT) return false;
@@ -62755,7 +62767,7 @@ static void ckr__group_lets_go(ckr_ckpt *k, const char *key, size_t n)
 static bool ckr__put_rank(ckr_ckpt *k, uint32_t rank)
 {
     ckr_topology *t = &k->state.topology;
-    if (rank >= 1u << 24 || (k->sized && rank >= t->ranks)) {
+    if (rank >= CKR__RUN_RANKS || (k->sized && rank >= t->ranks)) {
         ckr__put_bad(&k->ctx, "rank", "the run has no such rank");
         return false;
     }
@@ -62802,9 +62814,10 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_box_body(ckr_ckpt *k, const char *
     for (uint32_t d = 0; d < n_dims; d++)
         if (start[d] < 0 || count[d] < 0 || start[d] > shape[d] || count[d] > shape[d] - start[d])
             return ckr__put_bad(c, name, "the box lies outside the tensor");
-    if (!ckr__put_rank(k, rank)) return c->err->code;
+    if (rank >= CKR__RUN_RANKS || (k->sized && rank >= k->state.topology.ranks))
+        return ckr__put_bad(c, "rank", "the run has no such rank");
     r.tensor = ckr__put_parted(k, name, slot, dtype, n_dims, shape);
-    if (!r.tensor) return c->err->code;
+    if (!r.tensor || !ckr__put_rank(k, rank)) return c->err->code;
     k->kept.boxes = true;
     (void)ckr__numel(n_dims, count, &numel);
     (void)ckr__read_flat(&r, ckr__box_block(&box, n_dims, start, count), 0, numel, 0);
@@ -62838,6 +62851,9 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_group_body(ckr_ckpt *k, const char
     char *own = name ? (char *)ckr__arena(c, strlen(name) + 2) : NULL;
     ckr_node *d = ckr__make(c, CKR_NODE_DICT);
     uint64_t taken = 0;
+    if (k->state.n_schedules)
+        return ckr__put_bad(c, name, "a group behind the schedule that drives all groups: groups "
+                            "are put first");
     if (!names || !d || (name && !own)) return c->err->code;
     if (own) {
         *own = 0;
@@ -63044,6 +63060,8 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_topology_body(ckr_ckpt *k,
     const uint64_t n = k->state.n_rng;
     if (!ckr__grid_make(&t, &g) || (t.ranks && t.ranks != g.ranks) || t.zero > 3)
         return ckr__put_bad(&k->ctx, "topology", "no sizes, or not the ranks that they make");
+    if (g.ranks > CKR__RUN_RANKS)
+        return ckr__put_bad(&k->ctx, "topology", "more than 131072 ranks");
     if (n && k->state.rng[n - 1].rank >= g.ranks)
         return ckr__put_bad(&k->ctx, "topology", "a rank that these sizes have not has a stream");
     t.tp = g.size[CKR__AXIS_TP];
@@ -63071,8 +63089,14 @@ CKR_API ckr_result ckr_ckpt_put_progress(ckr_ckpt *k, int64_t updates, int64_t s
 {
     CKR__NEEDS(k, "c");
     if (!ckr__put_enter(k, err)) return ckr__put_leave(k, CKR_E_ARG);
+    const int64_t most = ckr__max_i64(ckr__max_i64(updates, samples), ckr__max_i64(tokens, epoch));
     if (updates < -1 || samples < -1 || tokens < -1 || epoch < -1)
         return ckr__put_leave(k, ckr__put_bad(&k->ctx, "progress", "a counter below -1"));
+    if (most > CKR__RUN_COUNT)
+        return ckr__put_leave(k, ckr__put_bad(&k->ctx, "progress", "a counter above 2^53"));
+    if (k->state.n_schedules && updates >= 0 && updates != k->state.progress.step)
+        return ckr__put_leave(k, ckr__put_bad(&k->ctx, "progress", "other updates than those after "
+                                              "which the schedule was put"));
     if (updates >= 0 || !k->state.n_schedules) k->state.progress.step = updates;
     k->state.progress.samples = samples;
     k->state.progress.tokens = tokens;

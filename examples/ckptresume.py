@@ -271,7 +271,16 @@ def _groups(groups, n):
 
 
 def _topology(t):
-    return {n: getattr(t, n) for n in ("tp", "pp", "dp", "ep", "cp", "zero", "ranks")}
+    """None: not recorded."""
+    sizes = {n: getattr(t, n) for n in ("tp", "pp", "dp", "ep", "cp", "zero", "ranks")}
+    zero = t.tp or t.dp                  # stage 0 is told by a run whose ranks are
+    return {n: v if v or (n == "zero" and zero) else None for n, v in sizes.items()}
+
+
+def _word(words, what, given):
+    if given not in words:
+        raise ValueError(f"{what} {given!r}: one of {', '.join(words)}")
+    return words.index(given)
 
 
 # ------------------------------------------------------------------------------------------------- what is in it
@@ -309,6 +318,7 @@ class Tensor:
         import numpy
 
         shape, dtype = self._box(start, count), dtype or self.dtype
+        dtype = str(getattr(dtype, "__name__", dtype))
         if dtype not in _NUMPY:
             raise TypeError(f"NumPy has no {dtype}: numpy(dtype=\"float32\") casts, torch() keeps it")
         a = numpy.empty(shape, numpy.dtype(_NUMPY[dtype]))
@@ -512,13 +522,18 @@ class Plan:
         odd = set(sizes) - {"tp", "pp", "dp", "ep", "cp", "ranks"}
         if odd:
             raise TypeError(f"a plan has no {', '.join(sorted(odd))}")
+        for name, n in sizes.items():
+            if not 0 <= n < 1 << 32:
+                raise ValueError(f"{name} {n}: a number of ranks, 0 as the source")
         stage = 0 if zero is None else -2 if zero == 0 else zero
         t = _Target(dialect=_bytes(dialect), variant=_bytes(variant), topology=_Topology(zero=stage, **sizes),
-                    mode=_MODES.index(mode), without=sum(1 << _COMPONENTS.index(c) for c in without), vocab=vocab,
+                    mode=_word(_MODES, "mode", mode), vocab=vocab,
+                    without=sum(1 << _word(_COMPONENTS, "without", c) for c in without),
                     dtype=0 if dtype is None else _dtypes()[dtype], slots=_bytes(slots), strict=strict, force=force,
                     repair=repair, source=_bytes(run.path), schedule=_bytes(schedule),
-                    lr_policy=_POLICIES.index(lr_policy), rewarm_steps=rewarm_steps, max_lr_jump=max_lr_jump,
-                    rng=_RNG.index(rng), seed=seed)
+                    lr_policy=_word(_POLICIES, "lr_policy", lr_policy), rewarm_steps=rewarm_steps,
+                    max_lr_jump=max_lr_jump,
+                    rng=_word(_RNG, "rng", rng), seed=seed)
         rows = [(k if isinstance(k, tuple) else (None, k)) + (v,) for k, v in (sets or {}).items()]
         t.sets, t.n_sets = (_Setting * len(rows))(*[_Setting(_bytes(g), _bytes(k), str(v).encode())
                                                     for g, k, v in rows]), len(rows)

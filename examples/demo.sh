@@ -23,7 +23,7 @@ run convert "$src" "$out" --tp 1 --pp 2 --quiet
 echo "written to $out"
 echo
 echo "Every byte of it read back, checksums and copies compared:"
-run check "$out" | tail -n 4
+run check "$out" | sed -n '1,/^$/p'
 echo
 echo "And back to TP 2: the same state, tensor by tensor, group by group:"
 ./ckptresume convert "$out" build/demo.back --tp 2 --pp 1 --quiet

@@ -393,6 +393,36 @@ static void mistakes(void)
     free(r);
 }
 
+/* What comes too late, what contradicts itself, and a text of a schedule that is none. */
+static void orders(void)
+{
+    static const char *const texts[] = {
+        "{\"format\":\"x\",\"begun\":1}",
+        "{\"format\":\"ckptresume-schedule/1\",\"kind\":\"x\",\"clock\":\"update\","
+        "\"position\":0,\"lanes_count\":0,\"begun\":1}"
+    };
+    const ckr_hyper lr = { "lr", 0.5 };
+    const ckr_topology many = { 1, 1, 1u << 20, 1, 1, 1u << 20, 0 };
+    const float x[2] = { 1, 2 };
+    const int64_t shape = 2, start = 0;
+    ckr_ckpt *c = NULL;
+    CHECK_OK(ckr_ckpt_create(NULL, &c, &e), &e);
+    CHECK(ckr_ckpt_put_topology(c, &many, &e) == CKR_E_ARG);
+    CHECK(ckr_ckpt_put_progress(c, INT64_MAX, -1, -1, -1, &e) == CKR_E_ARG);
+    for (size_t i = 0; i < 2; i++) CHECK(ckr_ckpt_put_schedule(c, texts[i], 0, &e) != CKR_OK);
+    CHECK_OK(ckr_ckpt_put_box(c, "w", "param", CKR_DTYPE_F32, 1, &shape, 0, &start, &shape, x, &e),
+             &e);
+    CHECK(ckr_ckpt_put_box(c, "w", "param", CKR_DTYPE_F64, 1, &shape, 9, &start, &shape, x, &e) ==
+          CKR_E_ARG);
+    CHECK_INT(ckr_ckpt_state(c)->topology.ranks, 1);           /* a failed put changes nothing */
+    CHECK_OK(ckr_ckpt_put_group(c, "a", NULL, 0, &lr, 1, &e), &e);
+    CHECK_OK(ckr_ckpt_put_schedule(c, "torch:CosineAnnealingLR,T_max=200", 100, &e), &e);
+    CHECK(ckr_ckpt_put_group(c, "b", NULL, 0, &lr, 1, &e) == CKR_E_ARG);
+    CHECK(ckr_ckpt_put_progress(c, 150, -1, -1, -1, &e) == CKR_E_ARG);
+    CHECK_OK(ckr_ckpt_put_progress(c, 100, 400, -1, -1, &e), &e);
+    ckr_ckpt_close(c);
+}
+
 /* w by rows, a transposed one by columns, each rank's as `rank` (-1: one process) has it. */
 static ckr_ckpt *boxes_of(int rank, int64_t *done)
 {
@@ -576,6 +606,7 @@ int main(int argc, char **argv)
     RUN(left_out);
     RUN(decisions);
     RUN(mistakes);
+    RUN(orders);
     RUN(changed);
     RUN(boxes);
     RUN(boxes_wrong);

@@ -98,6 +98,7 @@ def case(path, scratch):
         expect((run.dialect, run.step, run.files, run.bytes) == (told["dialect"], told["progress"]["step"],
                                                                  told["files"], told["bytes"]), f"{name}: {run}")
         expect(run.progress == told["progress"], f"{name}: {run.progress}")
+        expect(run.topology == told["topology"], f"{name}: {run.topology}")
         _, each = tool("digest", path)
         if each and "tensors" in each:
             have = [(t.name, t.slot, t.dtype, list(t.shape)) for t in run.tensors]
