@@ -45472,8 +45472,8 @@ static ckr_result ckr__plain_scheduler(ckr__fresh *w)
     return w->c->err->code;
 }
 
-/* Counters, and the streams of rank 0. The record of a program's own run has them all: of these only
-   those that torch.load takes without leave for NumPy. */
+/* Counters, and the streams of rank 0. The record of a program's own run has them all: of these
+   only those that torch.load takes without leave for NumPy. */
 static void ckr__plain_rest(ckr__fresh *w)
 {
     static const char *const keys[] = { "step", "epoch", "samples", "tokens" };
@@ -48278,6 +48278,17 @@ static const ckr__need ckr__ac_needs[] = {
       "the optimizer's groups have had a scheduler: where accelerate prepared it, load_state opens "
       "the file and stops; where it did not, the script keeps the scheduler elsewhere",
       "bring the file back, or restore the scheduler in the script" },
+    /* checkpointing.py: load_accelerator_state, by number; accelerator.py: load_state */
+    { CKR__STOPS, CKR__ALWAYS, "optimizer.bin", "optimizer_{n}.bin",
+      "the files of later optimizers are there: load_state opens this one first, and stops", NULL },
+    { CKR__STOPS, CKR__ALWAYS, "scheduler.bin", "scheduler_{n}.bin",
+      "the files of later schedulers are there: load_state opens this one first, and stops", NULL },
+    { CKR__STOPS, CKR__ALWAYS, "custom_checkpoint_0.pkl", "custom_checkpoint_{n}.pkl",
+      "later ones are there: load_state counts other files than objects, and stops", NULL },
+    { CKR__LOSES, CKR__ALWAYS, "optimizer_1.bin", "scheduler_1.bin",
+      "there is a second scheduler: where the run has a second optimizer, load_state stops", NULL },
+    { CKR__LOSES, CKR__ALWAYS, "scheduler_1.bin", "optimizer_1.bin",
+      "there is a second optimizer: where the run has a second scheduler, load_state stops", NULL },
     { 0, 0, NULL, NULL, NULL, NULL }
 };
 static const ckr__need ckr__hf_needs[] = {

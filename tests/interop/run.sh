@@ -73,6 +73,7 @@ rc=0
 [ $# -ne 0 ] || OMP_NUM_THREADS=1 "$py" tests/interop/gpt.py ./ckptresume build/gpt || rc=1
 [ $# -ne 0 ] || OMP_NUM_THREADS=1 "$py" tests/interop/nanotron.py ./ckptresume build/nanotron || rc=1
 [ $# -ne 0 ] || OMP_NUM_THREADS=1 "$py" tests/interop/back.py ./ckptresume build/back || rc=1
+[ $# -ne 0 ] || OMP_NUM_THREADS=1 "$py" tests/interop/needs.py ./ckptresume build/needs || rc=1
 if [ $# -eq 0 ]; then
     rm -rf build/under && mkdir -p build/under
     OMP_NUM_THREADS=1 "$py" tests/interop/trainer_deepspeed.py ./ckptresume build/under || rc=1
