@@ -45216,8 +45216,8 @@ static ckr_result ckr__plain_once(ckr__ctx *c, const ckr_node *root)
     return c->err->code;
 }
 
-/* One file of tensors has no place for the rest, but for a program's own run; who chose slots does
-   not want it. */
+/* One file of tensors has no place for the rest, but for a program's own run; who chose parameters
+   alone does not want it. */
 static ckr_result ckr__plain_losses(ckr__ctx *c, const ckr_state *s, bool kept)
 {
     const char *const what[] = { "groups", "schedule", "rng", "progress", "leftovers" };
