@@ -470,7 +470,7 @@ static ckr_stats stats_of(ckr_dtype dtype, int64_t n, const void *data)
     return out;
 }
 
-static void near(double is, double want)
+static void is_near(double is, double want)
 {
     t_check(fabs(is - want) <= 1e-14 * fabs(want), __FILE__, __LINE__, "%.17g, not %.17g", is,
             want);
@@ -492,30 +492,30 @@ static void statistics(void)
     const uint32_t threads = env.parallel.n_threads;
     ckr_stats s = stats_of(CKR_DTYPE_F32, 6, odd);
     CHECK(s.n == 6 && s.n_nan == 1 && s.n_inf == 2 && s.n_zero == 1);
-    near(s.min, -1);
-    near(s.max, 3);
-    near(s.mean, 2.0 / 3);
-    near(s.std, sqrt(26.0 / 9));
+    is_near(s.min, -1);
+    is_near(s.max, 3);
+    is_near(s.mean, 2.0 / 3);
+    is_near(s.std, sqrt(26.0 / 9));
     s = stats_of(CKR_DTYPE_F32, 1, odd);
     CHECK(s.n_nan == 1 && isnan(s.min) && isnan(s.max) && isnan(s.mean) && isnan(s.std));
     s = stats_of(CKR_DTYPE_BOOL, 3, bits);
     CHECK(s.least == 0 && s.most == 1 && s.n_zero == 1);
-    near(s.mean, 2.0 / 3);
-    near(s.std, sqrt(2.0) / 3);
+    is_near(s.mean, 2.0 / 3);
+    is_near(s.std, sqrt(2.0) / 3);
     s = stats_of(CKR_DTYPE_I64, 4, i);
     CHECK(s.least == INT64_MIN && s.most == INT64_MAX);
-    near(s.mean, ((double)INT64_MAX - 5) / 4);
+    is_near(s.mean, ((double)INT64_MAX - 5) / 4);
     s = stats_of(CKR_DTYPE_I64, 1, &i[3]);
-    near(s.mean, -3);
+    is_near(s.mean, -3);
     s = stats_of(CKR_DTYPE_U64, 3, u);
     CHECK(s.least == 5 && (uint64_t)s.most == UINT64_MAX);
-    near(s.mean, 36893488147419103233.0 / 3);
+    is_near(s.mean, 36893488147419103233.0 / 3);
     s = stats_of(CKR_DTYPE_I8, 3, small);
     CHECK(s.least == -128 && s.most == 127);
-    near(s.mean, -1.0 / 3);
+    is_near(s.mean, -1.0 / 3);
     s = stats_of(CKR_DTYPE_BF16, 4, bf16);
     CHECK(s.n_nan == 1);
-    near(s.std, sqrt(14.0 / 9));
+    is_near(s.std, sqrt(14.0 / 9));
     s = stats_of(CKR_DTYPE_C64, 1, complex_);
     CHECK(s.n == 1 && isnan(s.mean) && !s.n_nan);
     double mean = 0, m2 = 0;
