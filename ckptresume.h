@@ -196,8 +196,10 @@
        >>megatron.distributed >>megatron.schedule.read >>megatron.random >>megatron.read
        >>megatron.dist >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect
        >>megatron.dist.read >>megatron.emit >>megatron.dist.emit >>megatron.adopt >>lightning
-       >>dialect.table >>ckpt >>ckpt.side >>ckpt.diff >>view >>epilogue Versions: CKR_VERSION_*;
-       items, notes' codes and JSON keys are added, never renamed. */
+       >>dialect.table >>ckpt >>ckpt.record >>ckpt.open >>ckpt.put >>ckpt.get >>ckpt.side
+       >>ckpt.diff >>view >>epilogue
+
+   Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
 /* before any include: strict -std=c99 hides pread, fseeko and 64-bit off_t otherwise */
 #ifdef CKPTRESUME_IMPLEMENTATION
@@ -62376,6 +62378,10 @@ static bool ckr__side_order(ckr__ctx *c, const ckr_node *side, const ckr_open_de
 /* What a program's own run has beside its tensors, as ckr__prog_node writes it. The one file, and
    what a framework's own form of it tells, win: it is there only where nobody has written since. */
 
+/* >>ckpt.record ------------------------------------------------------------ */
+/* What the side file, or a record in the file itself, tells of a program's own run (`prog`): the
+   groups, streams, sizes, counters and places in the data that were put (>>ckpt.put). */
+
 /* What a program's own run may have: streams are derived for each rank, and counts are added to. */
 #define CKR__RUN_RANKS (1u << 17)
 #define CKR__RUN_COUNT ((int64_t)1 << 53)
@@ -62483,6 +62489,8 @@ static ckr_result ckr__prog_read(ckr_ckpt *k)
                   "the record of the run is not what this library writes");
     return k->ctx.err->code;
 }
+
+/* >>ckpt.open -------------------------------------------------------------- */
 
 /* The state as the dialect reads it, with what the side file knows before. */
 static ckr_result ckr__state_fill(ckr_ckpt *k, const ckr__dialect *d, const ckr_open_desc *desc,
@@ -62670,6 +62678,9 @@ CKR_API ckr_result ckr_ckpt_create(const ckr_open_desc *desc, ckr_ckpt **out, ck
     CKR__NEEDS(out, "out");
     CKR__IN_FENV(ckr_result, ckr__ckpt_create_body(desc, out, err));
 }
+
+/* >>ckpt.put --------------------------------------------------------------- */
+/* A run that a program fills by hand. A put that fails changes nothing. */
 
 static bool ckr__put_enter(ckr_ckpt *k, ckr_error *err)
 {
@@ -63159,6 +63170,8 @@ CKR_API bool ckr_ckpt_data(const ckr_ckpt *k, int64_t rank, const char *name, in
     return ckr_node_i64(ckr_node_get(k->state.data, own), value) ||
            ckr_node_i64(ckr_node_get(k->state.data, name), value);
 }
+
+/* >>ckpt.get --------------------------------------------------------------- */
 
 CKR_API void ckr_ckpt_close(ckr_ckpt *k)
 {
