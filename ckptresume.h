@@ -4559,6 +4559,31 @@ CKR_API const char *ckr_node_str(const ckr_node *n)
     return n && n->kind == CKR_NODE_STR ? n->u.str : NULL;
 }
 
+/* A dict's number, or truth, under a key, which may be a pointer ("/a/b"); `none`, or false, where
+   it is no such thing. */
+static const ckr_node *ckr__node_under(const ckr_node *dict, const char *key)
+{
+    return *key == '/' ? ckr_node_find(dict, key) : ckr_node_get(dict, key);
+}
+
+static int64_t ckr__int_at(const ckr_node *dict, const char *key, int64_t none)
+{
+    ckr_node_i64(ckr__node_under(dict, key), &none);
+    return none;
+}
+
+static double ckr__num_at(const ckr_node *dict, const char *key, double none)
+{
+    ckr_node_f64(ckr__node_under(dict, key), &none);
+    return none;
+}
+
+static bool ckr__flag_at(const ckr_node *dict, const char *key)
+{
+    const ckr_node *n = ckr__node_under(dict, key);
+    return n && n->kind == CKR_NODE_BOOL && n->u.b;
+}
+
 /* Of a dict's pair i: the key where it is a text, else NULL; the value, which may be changed; both,
    at the end of another dict. */
 static const char *ckr__dict_key(const ckr_node *dict, uint64_t i)
@@ -41622,14 +41647,11 @@ static const char *ckr__nt_name(ckr__ctx *c, int row, const uint32_t at[4], cons
 
 static ckr_result ckr__nt_scan(ckr__nt *r)
 {
-    ckr__fileset *k = &r->f;
-    uint64_t i;
-    k->c = r->c;
-    k->dir = r->dir;
-    k->forms = ckr__nt_forms;
-    if (ckr__fileset_scan(k, true) != CKR_OK) return r->c->err->code;
-    for (i = 0; i < k->n_files[0]; i++) ckr__loose_add(r->c, r->s, &r->loose, k->files[0][i]->rel);
-    for (i = 0; i < k->n_files[CKR__NT_WEIGHT]; i++) {
+    const ckr__fileset *k = &r->f;
+    ckr__fileset_of(&r->f, r->c, r->dir, ckr__nt_forms, true);
+    for (uint64_t i = 0; i < k->n_files[0]; i++)
+        ckr__loose_add(r->c, r->s, &r->loose, k->files[0][i]->rel);
+    for (uint64_t i = 0; i < k->n_files[CKR__NT_WEIGHT]; i++) {
         ckr__rankfile *f = k->files[CKR__NT_WEIGHT][i];
         /* "model/a/b/model_weight.." is the parameter "a.b.weight" */
         const char *p = ckr__printf(r->c, "%.*s%.*s", (int)(ckr__base(f->rel) - f->rel) - 6,
@@ -41738,7 +41760,7 @@ static uint32_t *ckr__nt_size_of(ckr_topology *t, size_t axis)
 }
 
 /* Sizes from the documents; 0 stays where none says it. */
-static ckr_result ckr__nt_documents(ckr__nt *r)
+static void ckr__nt_documents(ckr__nt *r)
 {
     const ckr_node *par = ckr_node_get(r->optimizer.root, "parallelism"),
                    *cfg = ckr_node_get(r->config.root, "parallelism");
@@ -41749,27 +41771,25 @@ static ckr_result ckr__nt_documents(ckr__nt *r)
         ckr__nt_size(ckr_node_get(r->meta.root, a->meta), size);
         if (ckr__nt_size(ckr_node_get(par, a->optimizer), &v)) {
             if (*size && *size != v)
-                return ckr__fail_fmt(
+                ckr__fail_fmt(
                     r->c, CKR_ITEM_FILES_SIZES, r->meta.path, a->meta,
                     "one of the two files is of another checkpoint: restore the right one",
                     "checkpoint_metadata.json says %s %u, optimizer_config.json says %u", a->meta,
                     (unsigned)*size, (unsigned)v);
             *size = v;
         }
-        if (!*size) ckr__nt_size(ckr_node_get(cfg, a->config), size);
-        if (!*size) *size = a->untold;
+        if (!*size && !ckr__nt_size(ckr_node_get(cfg, a->config), size)) *size = a->untold;
         if (a->place >= 0) r->f.size[a->place] = *size;
     }
-    return CKR_OK;
 }
 
 static ckr_result ckr__nt_topology(ckr__nt *r)
 {
     static const uint32_t first[4] = { 0 };
     const char *type = ckr_node_str(ckr_node_get(r->optimizer.root, "type"));
-    const ckr__rankfile *optimizer = NULL;
+    const ckr__rankfile *optimizer =
+        r->f.n_files[CKR__NT_OPTIMIZER] ? r->f.files[CKR__NT_OPTIMIZER][0] : NULL;
     ckr_topology *t = &r->of;
-    int64_t stage = 0;
     int gone = 0;
     ckr__nt_documents(r);
     for (int k = CKR__NT_WEIGHT; k <= CKR__NT_RANDOM && !ckr__failed(r->c); k++)
@@ -41781,9 +41801,9 @@ static ckr_result ckr__nt_topology(ckr__nt *r)
         if (ckr__nt_axes[i].place >= 0)
             *ckr__nt_size_of(t, i) = r->f.size[ckr__nt_axes[i].place];
     t->ranks = t->tp * t->pp * t->dp * t->cp;
-    ckr_node_i64(ckr_node_find(r->config.root, "/optimizer/zero_stage"), &stage);
-    if (r->f.n_files[CKR__NT_OPTIMIZER]) optimizer = r->f.files[CKR__NT_OPTIMIZER][0];
-    t->zero = optimizer ? optimizer->of[CKR__DP] > 0 : !r->optimizer.root && stage > 0;
+    t->zero = optimizer ? optimizer->of[CKR__DP] > 0
+                        : !r->optimizer.root &&
+                              ckr__int_at(r->config.root, "/optimizer/zero_stage", 0) > 0;
     if (!optimizer && r->optimizer.root)
         gone = CKR__NT_OPTIMIZER_ROW;
     else if (optimizer && type && t->zero != !strcmp(type, "ZeroDistributedOptimizer"))
@@ -41807,21 +41827,14 @@ static ckr_result ckr__nt_topology(ckr__nt *r)
 /* A size; so small that products of two of them do not overflow. */
 static int64_t ckr__nt_int(const ckr_node *dict, const char *key)
 {
-    int64_t v = 0;
-    return ckr_node_i64(ckr_node_get(dict, key), &v) && v > 0 && v < (int64_t)1 << 30 ? v : 0;
-}
-
-static bool ckr__nt_true(const ckr_node *dict, const char *key)
-{
-    const ckr_node *n = ckr_node_get(dict, key);
-    return n && n->kind == CKR_NODE_BOOL && n->u.b;
+    const int64_t v = ckr__int_at(dict, key, 0);
+    return v > 0 && v < (int64_t)1 << 30 ? v : 0;
 }
 
 /* And what config.yaml says about the batch. */
 static ckr_result ckr__nt_model(ckr__nt *r)
 {
     const ckr_node *m = r->model.root, *tokens = ckr_node_get(r->config.root, "tokens");
-    int64_t micro = 0, steps = 0;
     r->hidden = ckr__nt_int(m, "hidden_size");
     r->heads = ckr__nt_int(m, "num_attention_heads");
     r->kv_heads = ckr__nt_int(m, "num_key_value_heads");
@@ -41832,28 +41845,26 @@ static ckr_result ckr__nt_model(ckr__nt *r)
     r->inter = ckr__nt_int(m, "intermediate_size");
     r->layers = ckr__nt_int(m, "num_hidden_layers");
     r->vocab = ckr__nt_int(m, "vocab_size");
-    r->multiple =
-        ckr__nt_int(ckr_node_get(r->config.root, "model"), "make_vocab_size_divisible_by");
+    r->multiple = ckr__nt_int(r->config.root, "/model/make_vocab_size_divisible_by");
     if (!r->multiple) r->multiple = 1;
-    r->qwen = ckr__nt_true(m, "is_qwen2_config");
-    r->starcoder = ckr__nt_true(m, "is_starcoder2_config");
-    r->tied = r->starcoder || ckr__nt_true(m, "tie_word_embeddings");
-    ckr_node_i64(ckr_node_get(tokens, "micro_batch_size"), &micro);
-    ckr_node_i64(ckr_node_get(tokens, "batch_accumulation_per_replica"), &steps);
-    r->s->batch = ckr__batch_of(micro, steps, r->of.dp);
+    r->qwen = ckr__flag_at(m, "is_qwen2_config");
+    r->starcoder = ckr__flag_at(m, "is_starcoder2_config");
+    r->tied = r->starcoder || ckr__flag_at(m, "tie_word_embeddings");
+    r->s->batch = ckr__batch_of(ckr__int_at(tokens, "micro_batch_size", 0),
+                                ckr__int_at(tokens, "batch_accumulation_per_replica", 0),
+                                r->of.dp);
     return CKR_OK;
 }
 
 /* config.yaml repeats the model and the topology. Nanotron resumes from its own configuration, so a
    copy that says something else is of another run.                                              */
-static ckr_result ckr__nt_config_says(ckr__nt *r, ckr_item item, const char *key, int64_t here,
-                                      const char *other, int64_t there)
+static void ckr__nt_config_says(ckr__nt *r, ckr_item item, const char *key, int64_t here,
+                                const char *other, int64_t there)
 {
-    if (here == there) return CKR_OK;
-    return ckr__fail_fmt(r->c, item, r->config.path, key,
-                         "one of the two is of another checkpoint: restore the right one",
-                         "config.yaml says %lld, %s %lld", (long long)here, other,
-                         (long long)there);
+    if (here != there)
+        ckr__fail_fmt(r->c, item, r->config.path, key,
+                      "one of the two is of another checkpoint: restore the right one",
+                      "config.yaml says %lld, %s %lld", (long long)here, other, (long long)there);
 }
 
 static ckr_result ckr__nt_check_config(ckr__nt *r)
@@ -41887,12 +41898,11 @@ static ckr_result ckr__nt_check_vocab(ckr__nt *r)
 {
     const ckr_node *m = ckr_node_find(r->config.root, "/model/model_config"),
                    *tied = ckr_node_get(m, "tie_word_embeddings");
-    int64_t size;
+    const int64_t size = ckr__int_at(m, "vocab_size", 0);
     if (tied && tied->kind == CKR_NODE_BOOL && !r->starcoder)
         ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, "tie_word_embeddings", tied->u.b,
                             "model_config.json", r->tied);
-    if (ckr_node_i64(ckr_node_get(m, "vocab_size"), &size) && size > 0 && r->vocab > 0 &&
-        !ckr__nt_pads_to(r, size, r->vocab, r->of.tp))
+    if (size > 0 && r->vocab > 0 && !ckr__nt_pads_to(r, size, r->vocab, r->of.tp))
         ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, "vocab_size", size, "model_config.json",
                             r->vocab);
     return r->c->err->code;
@@ -41955,7 +41965,7 @@ static const struct ckr__nt_module {
 };
 
 /* Is the whole tensor as large as the configuration promises, where it says something of it? */
-static ckr_result ckr__nt_check_shape(ckr__nt *r, const ckr__nt_param *p)
+static void ckr__nt_check_shape(ckr__nt *r, const ckr__nt_param *p)
 {
     const struct ckr__nt_module *m = &ckr__nt_modules[p->leaf / 2];
     const int64_t q = r->heads * r->head_dim, kv = r->kv_heads * r->head_dim;
@@ -41963,26 +41973,16 @@ static ckr_result ckr__nt_check_shape(ckr__nt *r, const ckr__nt_param *p)
     const int64_t want[2] = { sizes[m->rows], sizes[m->cols] };
     const uint32_t n = m->cols ? 2 : 1;
     uint32_t d = 0;
-    if (!want[0] || (m->cols && !ckr__nt_is(p, ".weight"))) return CKR_OK;
+    if (!want[0] || (m->cols && !ckr__nt_is(p, ".weight"))) return;
     while (d < n && d < p->n_dims && (!want[d] || want[d] == p->shape[d])) d++;
-    if (d == n && d == p->n_dims) return CKR_OK;
-    return ckr__fail_fmt(
-        r->c, CKR_ITEM_NANOTRON_CONFIG, p->shards[0]->path, p->name,
-        "the shard or model_config.json is of another run: restore the right one",
-        "the whole tensor is %u-D, %lld x %lld; model_config.json asks for %lld x %lld",
-        (unsigned)p->n_dims, (long long)(p->n_dims ? p->shape[0] : 1),
-        (long long)(p->n_dims > 1 ? p->shape[1] : 1), (long long)want[0],
-        (long long)(n > 1 ? want[1] : 1));
-}
-
-/* Is it cut as its module is, where a module of this name is known? */
-static ckr_result ckr__nt_check_axis(ckr__nt *r, const ckr__nt_param *p)
-{
-    const int8_t axis = ckr__nt_modules[p->leaf / 2].axis;
-    return axis == CKR__NT_EITHER
-               ? CKR_OK
-               : ckr__axis_is(r->c, p->shards[0]->path, p->name, p->split.axis, "Nanotron",
-                              axis == 1 && p->leaf % 2 ? (int)CKR__NT_WHOLE : axis);
+    if (d != n || d != p->n_dims)
+        ckr__fail_fmt(
+            r->c, CKR_ITEM_NANOTRON_CONFIG, p->shards[0]->path, p->name,
+            "the shard or model_config.json is of another run: restore the right one",
+            "the whole tensor is %u-D, %lld x %lld; model_config.json asks for %lld x %lld",
+            (unsigned)p->n_dims, (long long)(p->n_dims ? p->shape[0] : 1),
+            (long long)(p->n_dims > 1 ? p->shape[1] : 1), (long long)want[0],
+            (long long)(n > 1 ? want[1] : 1));
 }
 
 /* A run has one type for its weights, which config.yaml names; only MoE routers are always float32.
@@ -41990,14 +41990,14 @@ static ckr_result ckr__nt_check_axis(ckr__nt *r, const ckr__nt_param *p)
 static ckr_result ckr__nt_check_dtype(ckr__nt *r, const ckr__nt_param *p)
 {
     const char *name = ckr_node_str(ckr_node_find(r->config.root, "/model/dtype"));
-    if (name && !strncmp(name, "torch.", 6)) name += 6;
-    ckr_dtype want = name ? ckr__dtype_find(name, strlen(name), 0) : CKR_DTYPE_NONE;
-    if (want == CKR_DTYPE_NONE || want == p->dtype || !ckr__is_float(p->dtype) ||
-        (p->dtype == CKR_DTYPE_F32 && ckr__nt_is(p, ".router.")))
-        return CKR_OK;
-    return ckr__fail_fmt(r->c, CKR_ITEM_NANOTRON_CONFIG, p->shards[0]->path, p->name,
-                         "the file or config.yaml is of another run: restore the right one",
-                         "dtype %s; config.yaml says %s", ckr_dtype_name(p->dtype), name);
+    if (name && ckr__starts(name, "torch.")) name += 6;
+    const ckr_dtype want = name ? ckr__dtype_find(name, strlen(name), 0) : CKR_DTYPE_NONE;
+    return want == CKR_DTYPE_NONE || want == p->dtype || !ckr__is_float(p->dtype) ||
+                   (p->dtype == CKR_DTYPE_F32 && ckr__nt_is(p, ".router."))
+               ? r->c->err->code
+               : ckr__fail_fmt(r->c, CKR_ITEM_NANOTRON_CONFIG, p->shards[0]->path, p->name,
+                               "the file or config.yaml is of another run: restore the right one",
+                               "dtype %s; config.yaml says %s", ckr_dtype_name(p->dtype), name);
 }
 
 /* In the optimizer's order where its files tell it, else in that in which the modules are
@@ -42100,16 +42100,14 @@ static ckr_result ckr__nt_layers_alike(ckr__nt *r)
             return CKR_OK;
     for (uint64_t i = 0; i < r->n_params && !leaf; i++) {
         k = ckr__nt_layer(r->params[i]->name);
-        if (k < 0) continue;
-        leaf = strchr(r->params[i]->name + 14, '.');
-        if (ckr__nt_in_layer(r, (k + 1) % r->layers, leaf, &name)) leaf = NULL;
+        leaf = k < 0 ? NULL : strchr(r->params[i]->name + 14, '.');
+        if (leaf && ckr__nt_in_layer(r, (k + 1) % r->layers, leaf, &name)) leaf = NULL;
     }
-    if (!leaf) return CKR_OK;
-    for (k = r->layers; k-- > 0;) {
+    for (k = leaf ? r->layers : 0; k-- > 0;) {
         if (ckr__nt_in_layer(r, k, leaf, &name)) have++;
         else gone = name;
     }
-    if (ckr__failed(r->c)) return r->c->err->code;
+    if (!gone || ckr__failed(r->c)) return r->c->err->code;
     name = ckr__printf(r->c, "model.%.*s", (int)(strrchr(gone, '.') - gone), gone);
     if (name) name = ckr__key_with(r->c, name, '.', '/');
     return name ? ckr__fileset_missing(&r->f, gone, have, (uint64_t)r->layers, name)
@@ -42130,11 +42128,9 @@ static const char *ckr__nt_slices(const char *p, uint32_t n, const int64_t *shap
                                   int64_t *count, uint32_t *given)
 {
     for (uint32_t d = 0; d < n; d++) {
-        int64_t v[3] = { 0, 0, 1 };
-        v[1] = shape[d];
-        if (d > 0 && *p++ != '|') return NULL;
+        int64_t v[3] = { 0, shape[d], 1 };
         for (uint32_t k = 0; k < 3; k++) {
-            if (k && *p++ != ',') return NULL;
+            if ((d || k) && *p++ != (k ? ',' : '|')) return NULL;
             size_t digits = strspn(p, "0123456789");
             if (ckr__starts(p, "None")) {
                 p += 4;
@@ -42155,21 +42151,21 @@ static const char *ckr__nt_slices(const char *p, uint32_t n, const int64_t *shap
 static ckr__block *ckr__nt_pairs(ckr__ctx *c, const char *s, uint32_t n_dims, const int64_t *local,
                                  const int64_t *whole, uint32_t *given)
 {
-    uint32_t n = 1, i, ignored = 0;
+    uint32_t n = 1, ignored = 0;
     int64_t count[CKR_MAX_DIMS];
     const char *p;
-    ckr__block *b;
-    for (p = s; *p; p++) if (*p == ';') n++;
-    b = ckr__block_new(c, n_dims, n);
+    for (p = s; *p; p++) n += *p == ';';
+    ckr__block *b = ckr__block_new(c, n_dims, n);
     if (!b) return NULL;
     memcpy(b->shape, local, n_dims * sizeof *local);
-    for (i = 0, p = s; p && i < n; i++) {
-        ckr__pair *pair = &b->pairs[i];
+    p = s;
+    for (uint32_t i = 0; p && i < n; i++) {
+        const ckr__pair *pair = &b->pairs[i];
         if (i > 0 && *p++ != ';') return NULL;
         p = ckr__nt_slices(p, n_dims, local, pair->local, pair->count, &ignored);
         if (!p || *p++ != '#') return NULL;
         p = ckr__nt_slices(p, n_dims, whole, pair->global, count, given);
-        for (uint32_t d = 0; p && d < n_dims; d++) if (count[d] != pair->count[d]) return NULL;
+        if (p && memcmp(count, pair->count, n_dims * sizeof *count) != 0) return NULL;
     }
     return p && *p == 0 ? b : NULL;
 }
@@ -42178,13 +42174,12 @@ static ckr__block *ckr__nt_pairs(ckr__ctx *c, const char *s, uint32_t n_dims, co
 static bool ckr__nt_whole_shape(const char *s, int64_t *shape, uint32_t *n)
 {
     int64_t v = -1;
-    for (*n = 0; ; s++) {
-        if (*s >= '0' && *s <= '9') {
+    for (*n = 0;; s++) {
+        if (*s >= '0' && *s <= '9')
             for (v = 0; *s >= '0' && *s <= '9'; s++) {
                 if (v > INT64_MAX / 16) return false;
                 v = v * 10 + (*s - '0');
             }
-        }
         if ((*s == ',' || !*s) && v >= 0) {
             if (*n >= CKR_MAX_DIMS) return false;
             shape[(*n)++] = v;
@@ -42227,11 +42222,9 @@ static ckr_result ckr__nt_coverage(ckr__nt *r, ckr__nt_param *p, int64_t left)
                                                (uint32_t)p->n_shards, (uint32_t)i, &uneven);
         if (!b && !uneven) return r->c->err->code;
         if (!b || memcmp(a->shape, b->shape, size) != 0) break;
+        /* a pair's local, global and count lie behind each other */
         for (k = 0; k < b->n_pairs; k++)
-            if (memcmp(a->pairs[k].local, b->pairs[k].local, size) != 0 ||
-                memcmp(a->pairs[k].global, b->pairs[k].global, size) != 0 ||
-                memcmp(a->pairs[k].count, b->pairs[k].count, size) != 0)
-                break;
+            if (memcmp(a->pairs[k].local, b->pairs[k].local, 3 * size) != 0) break;
         if (k < b->n_pairs) break;
     }
     if (i == p->n_shards) return CKR_OK;
@@ -42415,7 +42408,10 @@ static ckr_result ckr__nt_load_param(ckr__nt *r, ckr__nt_param *p)
         p->blocks[0] = ckr__block_whole(r->c, p->n_dims, whole);
     }
     ckr__nt_check_shape(r, p);
-    ckr__nt_check_axis(r, p);
+    const int axis = ckr__nt_modules[p->leaf / 2].axis;
+    if (axis != CKR__NT_EITHER)
+        ckr__axis_is(r->c, p->shards[0]->path, p->name, p->split.axis, "Nanotron",
+                     axis == 1 && p->leaf % 2 ? (int)CKR__NT_WHOLE : axis);
     return ckr__nt_check_dtype(r, p);
 }
 
@@ -42561,36 +42557,35 @@ static bool ckr__nt_index_below(const ckr_node *v, uint64_t n)
 /* Loads the file, and finds what its indices stand for. */
 static ckr_result ckr__nt_index_file(ckr__nt *r, ckr__rankfile *f, ckr__nt_index *x)
 {
+    static const char *const keys[] = { "gradient_accumulator", "state", "names" };
+    const ckr_node *dicts[3];
     if (ckr__fileset_load(&r->f, f, NULL) != CKR_OK) return r->c->err->code;
     if (!ckr_node_is_dict(f->root)) return ckr__nt_bad_file(r, f, "", "a dict");
     if (!ckr_node_is_list(ckr_node_get(f->root, "param_groups")))
         return ckr__nt_bad_file(r, f, "param_groups", "a list");
-    const ckr_node *masters = ckr_node_get(f->root, "gradient_accumulator");
-    if (masters && !ckr_node_is_dict(masters))
-        return ckr__nt_bad_file(r, f, "gradient_accumulator", "a dict");
     ckr__leave_others(r->c, r->s, f->rel, f->root, CKR__NT_OPTIMIZER_KEYS);
-    const ckr_node *state = ckr_node_get(f->root, "state");
-    if (!ckr_node_is_dict(state)) return ckr__nt_bad_file(r, f, "state", "a dict");
-    const ckr_node *names = ckr_node_get(f->root, "names");
-    if (!ckr_node_is_dict(names)) return ckr__nt_bad_file(r, f, "names", "a dict");
-    uint64_t n = names->count ? names->count : masters ? masters->count : r->n_params + 1;
+    for (int k = 0; k < 3; k++) {
+        dicts[k] = ckr_node_get(f->root, keys[k]);
+        if ((k || dicts[k]) && !ckr_node_is_dict(dicts[k]))
+            return ckr__nt_bad_file(r, f, keys[k], "a dict");
+    }
+    const ckr_node *masters = dicts[0], *names = dicts[2];
+    const uint64_t n = names->count ? names->count : masters ? masters->count : r->n_params + 1;
     x->param = CKR__NEW_N(r->c, ckr__nt_param *, n);
     x->state = CKR__NEW_N(r->c, const ckr_node *, n);
     if (ckr__failed(r->c)) return r->c->err->code;
     if (!names->count) return ckr__nt_nameless(r, f, masters, n, x);
     x->n = n;
-    for (uint64_t k = 0; k < n; k++) {
-        const ckr_node *key = names->u.items[2 * k], *name = ckr__dict_at(names, k);
-        if (!ckr__nt_index_below(key, n) || x->param[key->u.i] || !ckr_node_str(name))
+    for (ckr__walk w = ckr__walk_in(names); ckr__walk_on(&w);) {
+        if (!ckr__nt_index_below(w.key, n) || x->param[w.key->u.i] || !ckr_node_str(w.value))
             return ckr__nt_bad_file(r, f, "names", "each index from 0 on once, with a name");
-        x->param[key->u.i] = ckr__nt_find(r, f, name);
-        if (!x->param[key->u.i]) return r->c->err->code;
+        x->param[w.key->u.i] = ckr__nt_find(r, f, w.value);
+        if (!x->param[w.key->u.i]) return r->c->err->code;
     }
-    for (uint64_t k = 0; k < state->count; k++) {
-        const ckr_node *key = state->u.items[2 * k], *value = ckr__dict_at(state, k);
-        if (!ckr__nt_index_below(key, n) || x->state[key->u.i] || !ckr_node_is_dict(value))
+    for (ckr__walk w = ckr__walk_in(dicts[1]); ckr__walk_on(&w);) {
+        if (!ckr__nt_index_below(w.key, n) || x->state[w.key->u.i] || !ckr_node_is_dict(w.value))
             return ckr__nt_bad_file(r, f, "state", "a dict for each index of names");
-        x->state[key->u.i] = value;
+        x->state[w.key->u.i] = w.value;
     }
     return CKR_OK;
 }
@@ -42621,32 +42616,29 @@ static void ckr__nt_state_piece(ckr__nt *r, const ckr__rankfile *f, ckr__nt_para
 /* State and master of every parameter in a file. */
 static ckr_result ckr__nt_states(ckr__nt *r, const ckr__rankfile *f, const ckr__nt_index *x)
 {
-    const ckr_node *masters = ckr_node_get(f->root, "gradient_accumulator"),
-                   *names = ckr_node_get(f->root, "names");
-    for (uint64_t i = 0; i < names->count; i++) {
-        const ckr_node *st = x->state[i];
-        if (!st)
-            return ckr__nt_bad_file(r, f, x->param[i]->name, "a state for each index of names");
-        if (!x->param[i]->state) x->param[i]->state = st;
-        for (uint64_t k = 0; k < st->count && !ckr__failed(r->c); k++) {
-            const char *key = ckr__dict_key(st, k);
-            const ckr_node *value = ckr__dict_at(st, k);
-            if (key && value->kind == CKR_NODE_TENSOR)
-                ckr__nt_state_piece(r, f, x->param[i], key, value->u.view);
+    const uint64_t named = ckr__dict_n(ckr_node_get(f->root, "names"));
+    for (uint64_t i = 0; i < named; i++) {
+        ckr__nt_param *p = x->param[i];
+        ckr__walk w = ckr__walk_in(x->state[i]);
+        if (!x->state[i])
+            return ckr__nt_bad_file(r, f, p->name, "a state for each index of names");
+        if (!p->state) p->state = x->state[i];
+        while (ckr__walk_on(&w) && !ckr__failed(r->c))
+            if (w.name && w.value->kind == CKR_NODE_TENSOR)
+                ckr__nt_state_piece(r, f, p, w.name, w.value->u.view);
             else
                 ckr__leave(r->c, r->s, f->rel,
                            ckr__printf(r->c, "state/%llu/%s", (unsigned long long)i,
-                                       key ? key : "?"), value);
-        }
+                                       w.name ? w.name : "?"), w.value);
     }
-    for (uint64_t k = 0; k < ckr__dict_n(masters) && !ckr__failed(r->c); k++) {
-        const ckr_node *value = ckr__dict_at(masters, k);
-        ckr__nt_param *p = ckr__nt_find(r, f, masters->u.items[2 * k]);
+    ckr__walk w = ckr__walk_in(ckr_node_get(f->root, "gradient_accumulator"));
+    while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
+        ckr__nt_param *p = ckr__nt_find(r, f, w.key);
         if (!p) break;
-        if (value->kind != CKR_NODE_TENSOR) return ckr__nt_bad_file(r, f, p->name, "a tensor");
-        if (value->u.view->n_dims == 1 && value->u.view->shape[0] == 0)
-            continue; /* an empty ZeRO part */
-        ckr__nt_state_piece(r, f, p, "master", value->u.view);
+        if (w.value->kind != CKR_NODE_TENSOR) return ckr__nt_bad_file(r, f, p->name, "a tensor");
+        const ckr_view *v = w.value->u.view;
+        if (v->n_dims != 1 || v->shape[0])             /* else an empty part of ZeRO's       */
+            ckr__nt_state_piece(r, f, p, "master", v);
     }
     return r->c->err->code;
 }
@@ -42662,26 +42654,26 @@ static ckr_result ckr__nt_groups(ckr__nt *r, const ckr__rankfile *f, const ckr__
             return ckr__nt_bad_file(r, f, "param_groups", "a dict with params");
         for (uint64_t k = 0; k < list->count; k++) {
             const ckr_node *v = list->u.items[k];
-            if (!ckr__nt_index_below(v, UINT64_MAX))
-                return ckr__nt_bad_file(r, f, "params", "an index");
             if (!ckr__nt_index_below(v, x->n))
-                return ckr__nt_bad_file(r, f, "params", "an index that names has");
+                return ckr__nt_bad_file(r, f, "params",
+                                        ckr__nt_index_below(v, UINT64_MAX)
+                                            ? "an index that names has" : "an index");
             ckr__nt_param *p = x->param[v->u.i];
             if (!p->group) p->group = g;
-            for (uint64_t m = 0; m < g->count; m++) {
-                const char *key = ckr__dict_key(g, m);
-                const ckr_node *other;
-                if (!key || !strcmp(key, "params")) continue;
-                if (m < p->group->count && ckr__is_str(p->group->u.items[2 * m], key))
-                    other = ckr__dict_at(p->group, m);
-                else other = ckr_node_get(p->group, key);
-                if (other && other->kind > CKR_NODE_STR && !ckr_node_is_list(other)) continue;
-                if (other && ckr__node_equal(ckr__dict_at(g, m), other)) continue;
+            for (ckr__walk w = ckr__walk_in(g); ckr__walk_on(&w);) {
+                if (!w.name || !strcmp(w.name, "params")) continue;
+                const ckr_node *other =
+                    w.i < p->group->count && ckr__is_str(p->group->u.items[2 * w.i], w.name)
+                        ? ckr__dict_at(p->group, w.i)
+                        : ckr_node_get(p->group, w.name);
+                if (other && ((other->kind > CKR_NODE_STR && !ckr_node_is_list(other)) ||
+                              ckr__node_equal(w.value, other)))
+                    continue;
                 return ckr__fail_fmt(
-                    r->c, !strcmp(key, "lr") ? CKR_ITEM_FILES_STEP : CKR_ITEM_RANK_GROUPS,
+                    r->c, !strcmp(w.name, "lr") ? CKR_ITEM_FILES_STEP : CKR_ITEM_RANK_GROUPS,
                     f->path, p->name,
                     "the file belongs to another step or run: restore the right one",
-                    "%s of its group differs from the copy on another rank", key);
+                    "%s of its group differs from the copy on another rank", w.name);
             }
         }
     }
@@ -42701,15 +42693,13 @@ static ckr_result ckr__nt_order_modules(ckr__nt *r)
     for (uint64_t i = 0; i < r->n_params; i++) {
         ckr__nt_param *p = r->modules[i];
         size_t n = strlen(p->name);
-        if (p->block < 0) r->plain_partition = r->plain_partition && r->of.pp == 1;
-        else if (p->pp >= 0 && r->owner[p->block] != (uint64_t)p->pp) r->plain_partition = false;
+        if (p->block < 0 ? r->of.pp > 1 : p->pp >= 0 && r->owner[p->block] != (uint64_t)p->pp)
+            r->plain_partition = false;
         /* the bias of a row-parallel layer is on tensor parallel rank 0 only */
-        if (!p->sharded && ckr__cut_tail(p->name, &n, ".bias")) {
-            const char *w = ckr__printf(r->c, "%.*s.weight", (int)n, p->name);
-            if (!w) return r->c->err->code;
-            p->tp0_only =
-                ckr__map_find(&r->by_name, w, strlen(w), &at) && r->params[at]->split.axis == 1;
-        }
+        if (p->sharded || !ckr__cut_tail(p->name, &n, ".bias")) continue;
+        const char *w = ckr__printf(r->c, "%.*s.weight", (int)n, p->name);
+        p->tp0_only = w && ckr__map_find(&r->by_name, w, strlen(w), &at) &&
+                      r->params[at]->split.axis == 1;
     }
     if (r->tied && r->modules[0]->block == 0)
         ckr__tie_add(r->c, r->s, r->modules[0]->name, CKR__NT_HEAD_NAME);
@@ -42724,41 +42714,40 @@ static ckr_result ckr__nt_other_step(ckr__nt *r, const ckr__rankfile *f, const c
                          "it is of step %.17g, the other files are of step %.17g", found, want);
 }
 
-static ckr_result ckr__nt_step_note(ckr__nt *r, const char *subject, double found,
-                                    const char *reason)
+static void ckr__nt_step_note(ckr__nt *r, const char *subject, double found, const char *reason)
 {
-    return ckr__say(r->c, "CKR_W_NANOTRON_STEP", CKR_EXACT, subject,
-                    ckr__printf(r->c, "%.17g", found),
-                    ckr__printf(r->c, "%lld", (long long)r->step), reason, NULL);
+    ckr__say(r->c, "CKR_W_NANOTRON_STEP", CKR_EXACT, subject, ckr__printf(r->c, "%.17g", found),
+             ckr__printf(r->c, "%lld", (long long)r->step), reason, NULL);
 }
 
 /* All files count the same updates; else the one that is of another step than the checkpoint, or
    than the first, is named. */
-static ckr_result ckr__nt_same_steps(ckr__nt *r, const ckr__nt_index *x, uint64_t n)
+static void ckr__nt_same_steps(ckr__nt *r, const ckr__nt_index *x, uint64_t n)
 {
     ckr__rankfile **f = r->f.files[CKR__NT_OPTIMIZER];
     const double here = (double)r->step;
     double step, first = ckr__nan(), other = first;
-    uint64_t lead = 0, odd = n;
+    const ckr__rankfile *lead = NULL, *odd = NULL;
     for (uint64_t i = 0; i < n; i++) {
         const ckr_node *st = x[i].n ? x[i].state[0] : NULL;
-        if (ckr__step_number(r->c, ckr_node_get(st, "step"), &step) != CKR_OK)
-            return r->c->err->code;
+        if (ckr__step_number(r->c, ckr_node_get(st, "step"), &step) != CKR_OK) return;
         if (first != first) {
             first = step;
-            lead = i;
+            lead = f[i];
+        } else if (step == step && step != first) {
+            if (!odd || step == here) {
+                other = step;
+                odd = f[i];
+            }
+            if (step == here) break;
         }
-        if (step != step || step == first) continue;
-        if (step == here) return ckr__nt_other_step(r, f[lead], "state", first, here);
-        if (odd < n) continue;
-        other = step;
-        odd = i;
     }
-    if (odd < n) return ckr__nt_other_step(r, f[odd], "state", other, first);
-    if (first != first || first == here) return CKR_OK;
-    return ckr__nt_step_note(
-        r, "optimizer step", first,
-        "the optimizer's count of updates differs from checkpoint_metadata.json; it keeps its own");
+    if (odd && other == here) ckr__nt_other_step(r, lead, "state", first, here);
+    else if (odd) ckr__nt_other_step(r, odd, "state", other, first);
+    else if (first == first && first != here)
+        ckr__nt_step_note(r, "optimizer step", first,
+                          "the optimizer's count of updates differs from "
+                          "checkpoint_metadata.json; it keeps its own");
 }
 
 /* What the optimizer's files tell of each parameter's place, and what does where they do not. */
@@ -42813,10 +42802,9 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
 
 static bool ckr__nt_num(const ckr_node *dict, const char *key, double *out)
 {
-    double v;
-    if (!ckr_node_f64(ckr_node_get(dict, key), &v) || !(v >= -1e300 && v <= 1e300)) return false;
-    *out = v;
-    return true;
+    const double v = ckr__num_at(dict, key, ckr__nan());
+    if (v >= -1e300 && v <= 1e300) *out = v;
+    return v >= -1e300 && v <= 1e300;
 }
 
 /* The schedule's parameters. HEAD's configuration fills in lr_decay_steps = train_steps -
@@ -42829,13 +42817,12 @@ static ckr_result ckr__nt_schedule(ckr__nt *r)
     double train = 0, warm = 0, decay = 0, base;
     if (!ckr_node_is_dict(cfg) || !ckr__nt_num(cfg, "learning_rate", &base)) return CKR_OK;
     ckr__nt_num(cfg, "lr_warmup_steps", &warm);
-    ckr__nt_num(ckr_node_get(r->config.root, "tokens"), "train_steps", &train);
-    bool derived = !ckr__nt_num(cfg, "lr_decay_steps", &decay) || decay == train - warm;
+    ckr__nt_num(r->config.root, "/tokens/train_steps", &train);
+    const bool derived = !ckr__nt_num(cfg, "lr_decay_steps", &decay) || decay == train - warm;
     r->sched_params = ckr__make(r->c, CKR_NODE_DICT);
-    for (uint64_t i = 0; i < cfg->count; i++)
-        if (ckr__dict_at(cfg, i)->kind != CKR_NODE_NONE &&
-            !(derived && ckr__is_str(cfg->u.items[2 * i], "lr_decay_steps")))
-            ckr__node_take(r->c, r->sched_params, cfg, i);
+    for (ckr__walk w = ckr__walk_in(cfg); ckr__walk_on(&w);)
+        if (w.value->kind != CKR_NODE_NONE && !(derived && ckr__is_str(w.key, "lr_decay_steps")))
+            ckr__node_pair(r->c, r->sched_params, w.key, w.value);
     if (derived && start && start->kind != CKR_NODE_NONE)
         ckr__node_set(r->c, r->sched_params, "lr_decay_steps",
                       ckr__make_int(r->c, (int64_t)(train - warm)));
@@ -42853,21 +42840,21 @@ static const char ckr__nt_scheduler_keys[] =
 static ckr_result ckr__nt_check_scheduler(ckr__nt *r, const ckr__rankfile *f)
 {
     const ckr_node *last = ckr_node_get(f->root, "_last_lr"),
-                   *base = ckr_node_get(f->root, "base_lrs");
-    const ckr_node *lambdas = ckr_node_get(f->root, "lr_lambdas");
-    const uint64_t n = lambdas ? lambdas->count : 0, n_files = r->f.n_files[CKR__NT_OPTIMIZER];
+                   *base = ckr_node_get(f->root, "base_lrs"),
+                   *lambdas = ckr_node_get(f->root, "lr_lambdas");
+    const uint64_t n_files = r->f.n_files[CKR__NT_OPTIMIZER];
     ckr__rankfile **files = r->f.files[CKR__NT_OPTIMIZER], like = *f;
     bool split = false;
     like.has = n_files ? files[0]->has : 0;    /* the optimizer's file of the same rank      */
-    uint64_t at = ckr__fileset_index(&r->f, &like);
+    const uint64_t at = ckr__fileset_index(&r->f, &like);
     if (!f->of[CKR__PP] || at >= n_files || !lambdas) return CKR_OK;   /* one file of all stages */
     const ckr_node *groups = ckr_node_get(files[at]->root, "param_groups");
-    if (groups->count != n)
+    if (groups->count != lambdas->count)
         return ckr__fail_fmt(r->c, CKR_ITEM_NANOTRON_SCHEDULER, f->path, "lr_lambdas",
                              "the file is of another topology: restore the right one",
                              "%llu lambdas, the optimizer of this rank has %llu groups",
-                             (unsigned long long)n, (unsigned long long)groups->count);
-    for (uint64_t i = 0; i < n; i++) {
+                             (unsigned long long)lambdas->count, (unsigned long long)groups->count);
+    for (uint64_t i = 0; i < groups->count; i++) {
         const ckr_node *g = groups->u.items[i];
         double a, b;
         if (ckr_node_f64(ckr_node_at(last, i), &a) && ckr_node_f64(ckr_node_get(g, "lr"), &b) &&
@@ -42891,24 +42878,25 @@ static ckr_result ckr__nt_check_scheduler(ckr__nt *r, const ckr__rankfile *f)
 
 static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
 {
-    const uint64_t n = r->f.n_files[CKR__NT_SCHEDULER];
     ckr__rankfile **files = r->f.files[CKR__NT_SCHEDULER];
     int64_t epoch = 0, first = 0;
     if (!r->config.root)
         ckr__say(r->c, "CKR_W_NANOTRON_NO_CONFIG", CKR_LOST, "config.yaml", NULL, NULL,
                  "the file is missing: only it holds the schedule, the batch and the training "
                  "settings", "restore it, or describe the schedule with --schedule");
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < r->f.n_files[CKR__NT_SCHEDULER]; i++) {
         ckr__rankfile *f = files[i];
         if (ckr__fileset_load(&r->f, f, NULL) != CKR_OK) break;
         if (!ckr_node_i64(ckr_node_get(f->root, "last_epoch"), &epoch))
             return ckr__nt_bad_file(r, f, "last_epoch", "an integer");
-        if (i == 0) first = epoch;
-        if (i == 0) r->scheduler = f->root;
-        if (epoch != first && epoch != r->step)
-            return ckr__nt_other_step(r, f, "last_epoch", (double)epoch, (double)first);
+        if (i == 0) {
+            first = epoch;
+            r->scheduler = f->root;
+        }
         if (epoch != first)
-            return ckr__nt_other_step(r, files[0], "last_epoch", (double)first, (double)epoch);
+            return epoch == r->step
+                       ? ckr__nt_other_step(r, files[0], "last_epoch", (double)first, (double)epoch)
+                       : ckr__nt_other_step(r, f, "last_epoch", (double)epoch, (double)first);
         ckr__nt_check_scheduler(r, f);
         ckr__leave_others(r->c, r->s, f->rel, f->root, ckr__nt_scheduler_keys);
         const ckr_node *lambdas = ckr_node_get(f->root, "lr_lambdas");
@@ -42928,7 +42916,7 @@ static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
 static ckr_result ckr__nt_stands(ckr__nt *r, double *want)
 {
     const ckr_state *s = r->s;
-    int64_t epoch = r->step, count = -1;
+    const int64_t epoch = ckr__int_at(r->scheduler, "last_epoch", r->step);
     bool at_initial = true;
     double lr, init, was = ckr__nan(), now = was;      /* of the first that differs          */
     if (s->n_schedules && s->n_groups)
@@ -42944,11 +42932,10 @@ static ckr_result ckr__nt_stands(ckr__nt *r, double *want)
         was = lr;
         now = want[i];
     }
-    ckr_node_i64(ckr_node_get(r->scheduler, "last_epoch"), &epoch);
-    ckr_node_i64(ckr_node_get(r->scheduler, "_step_count"), &count);
-    if (at_initial && (!r->scheduler || (epoch == r->step - 1 && count == r->step)))
+    if (at_initial && (!r->scheduler || (epoch == r->step - 1 &&
+                                         ckr__int_at(r->scheduler, "_step_count", -1) == r->step)))
         return r->c->err->code;
-    if (r->scheduler && epoch != r->step)
+    if (epoch != r->step)
         ckr__nt_step_note(
             r, "last_epoch", (double)epoch,
             epoch > r->step
@@ -42970,6 +42957,7 @@ static ckr_result ckr__nt_groups_out(ckr__nt *r)
 {
     const ckr_node *base = ckr_node_at(ckr_node_get(r->scheduler, "base_lrs"), 0);
     double *bases = CKR__NEW_N(r->c, double, r->n_params), *init = bases;
+    ckr_schedule *s = NULL;
     for (uint64_t i = 0; i < r->n_params && !ckr__failed(r->c); i++) {
         ckr__nt_param *p = r->params[i];
         if (!p->group) continue;
@@ -42982,22 +42970,21 @@ static ckr_result ckr__nt_groups_out(ckr__nt *r)
             ckr__node_set(r->c, g->hyper, "initial_lr", ckr__make_float(r->c, *init));
         init++;
     }
-    if (r->sched_params && !ckr__failed(r->c)) {
-        const uint64_t n = r->s->n_groups;
-        ckr_schedule *s = NULL;
-        if (ckr__sched_build(r->c, "nanotron", r->sched_params, n ? bases : NULL, n, &s) ==
+    const uint64_t n = r->s->n_groups;
+    if (r->sched_params && !ckr__failed(r->c) &&
+        ckr__sched_build(r->c, "nanotron", r->sched_params, n ? bases : NULL, n, &s) ==
             CKR_E_ARG) {
-            const char *why = ckr__strdup(r->c, r->c->err->text);
-            ckr__error_reset(r->c);
-            ckr__say(r->c, "CKR_W_NANOTRON_SCHEDULE", CKR_APPROX, "learning_rate_scheduler", NULL,
-                     NULL, why, "describe the schedule with --schedule");
-        } else if (!ckr__failed(r->c)) {
-            s->position = r->step;
-            r->s->schedules = s;
-            r->s->n_schedules = 1;
-        }
+        const char *why = ckr__strdup(r->c, r->c->err->text);
+        ckr__error_reset(r->c);
+        ckr__say(r->c, "CKR_W_NANOTRON_SCHEDULE", CKR_APPROX, "learning_rate_scheduler", NULL, NULL,
+                 why, "describe the schedule with --schedule");
+        s = NULL;
     }
-    return ckr__failed(r->c) ? r->c->err->code : ckr__nt_stands(r, bases);
+    if (ckr__failed(r->c)) return r->c->err->code;
+    if (s) s->position = r->step;
+    r->s->schedules = s;
+    r->s->n_schedules = s != NULL;
+    return ckr__nt_stands(r, bases);
 }
 
 /* >>nanotron.random ----------------------------------------------------------- */
@@ -43044,14 +43031,12 @@ static ckr_result ckr__nt_read_random(ckr__nt *r)
         of.rank = ckr__nt_rank(r, f);
         of.file = f->path;
         of.rel = f->rel;
-        for (uint64_t k = 0; k < dict->count; k++) {
-            const ckr_node *st = ckr__nt_attributes(ckr__dict_at(dict, k));
-            const char *set = ckr__dict_key(dict, k);
-            if (!set || !ckr_node_is_dict(st))
+        for (ckr__walk w = ckr__walk_in(dict); ckr__walk_on(&w);) {
+            if (!w.name || !ckr_node_is_dict(ckr__nt_attributes(w.value)))
                 return ckr__nt_bad_file(r, f, "_dict", "objects RandomState by name");
-            of.name = ckr__nt_stream_name(r->s, false, set);
-            of.at = ckr__printf(r->c, "/%s", set);
-            ckr__streams_read(&of, st);
+            of.name = ckr__nt_stream_name(r->s, false, w.name);
+            of.at = ckr__printf(r->c, "/%s", w.name);
+            ckr__streams_read(&of, ckr__nt_attributes(w.value));
         }
     }
     return r->c->err->code;
@@ -43064,16 +43049,14 @@ static ckr_result ckr__nt_read_random(ckr__nt *r)
 static int64_t ckr__nt_tokens(const ckr__nt *r, const ckr_node *metas)
 {
     const ckr_node *stages = ckr_node_get(metas, "data_stages");
-    int64_t length = 4096, sum = 0, n = r->s->progress.samples;
+    const int64_t length = ckr__int_at(r->config.root, "/tokens/sequence_length", 4096);
+    int64_t sum = 0, n = r->s->progress.samples;
     if (ckr_node_i64(ckr_node_get(metas, "consumed_tokens_total"), &sum)) return sum;
-    ckr_node_i64(ckr_node_find(r->config.root, "/tokens/sequence_length"), &length);
     if (n < 0 || length < 0 || length > INT32_MAX) return -1;
     if (!ckr_node_is_list(stages)) return n < INT64_MAX / (length + 1) ? n * length : -1;
     for (uint64_t i = 0; i < stages->count; i++) {
-        int64_t len = length;
-        n = 0;
-        ckr_node_i64(ckr_node_get(stages->u.items[i], "consumed_train_samples"), &n);
-        ckr_node_i64(ckr_node_get(stages->u.items[i], "sequence_length"), &len);
+        const int64_t len = ckr__int_at(stages->u.items[i], "sequence_length", length);
+        n = ckr__int_at(stages->u.items[i], "consumed_train_samples", 0);
         if (n < 0 || len < 0 || len > INT32_MAX || n > ((int64_t)1 << 31) || sum > INT64_MAX / 2)
             return -1;
         sum += n * len;
@@ -43169,8 +43152,8 @@ static void ckr__nt_gpt(ckr__gpt *g)
                    *rope = ckr_node_get(m, "rope_interleaved");
     g->heads = r->heads;
     g->kv_heads = r->kv_heads;
-    g->interleaved = rope ? ckr__nt_true(m, "rope_interleaved")
-                          : ckr__nt_true(m, "is_llama_config");
+    g->interleaved = rope ? ckr__flag_at(m, "rope_interleaved")
+                          : ckr__flag_at(m, "is_llama_config");
     ckr_node_f64(ckr_node_get(m, "rope_theta"), &g->rope_base);
     ckr_node_f64(ckr_node_get(m, "rms_norm_eps"), &g->epsilon);
 }
@@ -43185,8 +43168,7 @@ static void ckr__nt_gpt(ckr__gpt *g)
 typedef struct ckr__nt_item {  /* a parameter at the target                              */
     const char        *name;
     const ckr__nt_param *src;
-    const ckr_tensor  *param, *master, **slots;        /* the master is a slot, too      */
-    uint64_t           n_slots;
+    ckr__slots         of;     /* the master is in its list, too                         */
     const ckr_group   *group;
     uint32_t           owner, copy, n_blocks;    /* copy: a tied embedding's second stage */
     int64_t           *shape;  /* whole, with padding rows                               */
@@ -43223,27 +43205,22 @@ typedef struct ckr__nt_job {
 
 /* emit: layout, who holds what at the target ------------------------------------ */
 
-static ckr_result ckr__nt_items(ckr__nt_job *x)
+static void ckr__nt_items(ckr__nt_job *x)
 {
     const ckr_state *s = x->s;
     const ckr__nt *nt = x->nt;
-    ckr__map names = CKR_ZERO;
+    ckr__map names = { x->c, NULL, 0, 0 };
     uint64_t at;
-    names.c = x->c;
     x->items = CKR__NEW_N(x->c, ckr__nt_item, nt->n_params);
     x->n_items = nt->n_params;
     for (uint64_t i = 0; i < nt->n_params; i++)
         ckr__map_put(&names, nt->params[i]->name, strlen(nt->params[i]->name), i, NULL);
-    ckr__slots *of = ckr__slots_of(x->c, s, &names, nt->n_params, "");
+    const ckr__slots *of = ckr__slots_of(x->c, s, &names, nt->n_params, "");
     for (uint64_t i = 0; of && i < nt->n_params; i++) {
-        ckr__nt_item *p = &x->items[i];
-        p->src = nt->params[i];
-        p->name = p->src->name;
-        p->param = of[i].param;
-        p->master = of[i].master;
-        p->slots = of[i].list;
-        p->n_slots = of[i].n;
-        if (p->master) x->masters = true;
+        x->items[i].src = nt->params[i];
+        x->items[i].name = nt->params[i]->name;
+        x->items[i].of = of[i];
+        x->masters = x->masters || of[i].master;
     }
     for (uint64_t i = 0; of && i < s->n_groups; i++)
         for (uint64_t k = 0; k < s->groups[i].n_params; k++) {
@@ -43251,48 +43228,44 @@ static ckr_result ckr__nt_items(ckr__nt_job *x)
             if (ckr__map_find(&names, name, strlen(name), &at)) x->items[at].group = &s->groups[i];
         }
     ckr__map_free(&names);
-    return x->c->err->code;
 }
 
 /* padded = ceil(v / (m * tp)) * (m * tp), as HEAD pads; where the logical size is not known, the
    stored rows are the vocabulary. */
-static ckr_result ckr__nt_vocabulary(ckr__nt_job *x)
+static void ckr__nt_vocabulary(ckr__nt_job *x)
 {
-    const int64_t stored = x->s->padded_vocab, told = x->t->vocab > 0 ? x->t->vocab : x->s->vocab;
-    const int64_t unit = x->nt->multiple * (int64_t)x->to.tp;
-    if (stored <= 0) return CKR_OK;
+    const int64_t stored = x->s->padded_vocab, told = x->t->vocab > 0 ? x->t->vocab : x->s->vocab,
+                  unit = x->nt->multiple * (int64_t)x->to.tp;
+    if (stored <= 0) return;
     x->vocab = told > 0 ? told : stored;
     x->padded = x->vocab > INT64_MAX - unit ? x->vocab : (x->vocab + unit - 1) / unit * unit;
     if (told <= 0 && x->to.tp == x->nt->of.tp) x->padded = stored;
     x->out->vocab = x->vocab;
     x->out->padded_vocab = x->padded;
-    if (x->padded == stored && x->vocab <= stored) return CKR_OK;
-    return ckr__say_int(x->c, "CKR_W_VOCAB_ROWS", CKR_CHANGED, "vocabulary rows", stored, x->padded,
-                        x->vocab > stored
-                            ? "the vocabulary grows: the new rows are zero in parameters, moments "
-                              "and masters. Nanotron's softmax counts them as tokens with logit 0, "
-                              "so the loss rises until they are trained"
-                            : x->padded > stored
-                            ? "padded to a multiple of make_vocab_size_divisible_by * tp: the new "
-                              "rows are zero. Nanotron's softmax counts them as tokens with logit "
-                              "0, so the loss rises a little until the model learns that they "
-                              "never occur"
-                            : "rows above the vocabulary are padding and were dropped; Nanotron's "
-                              "softmax no longer counts them",
-                        told > 0
-                            ? NULL
-                            : "give the logical size with --vocab if the stored rows include "
-                              "padding");
+    if (x->padded == stored && x->vocab <= stored) return;
+    ckr__say_int(x->c, "CKR_W_VOCAB_ROWS", CKR_CHANGED, "vocabulary rows", stored, x->padded,
+                 x->vocab > stored
+                     ? "the vocabulary grows: the new rows are zero in parameters, moments and "
+                       "masters. Nanotron's softmax counts them as tokens with logit 0, so the "
+                       "loss rises until they are trained"
+                     : x->padded > stored
+                     ? "padded to a multiple of make_vocab_size_divisible_by * tp: the new rows "
+                       "are zero. Nanotron's softmax counts them as tokens with logit 0, so the "
+                       "loss rises a little until the model learns that they never occur"
+                     : "rows above the vocabulary are padding and were dropped; Nanotron's softmax "
+                       "no longer counts them",
+                 told > 0 ? NULL : "give the logical size with --vocab if the stored rows include "
+                                   "padding");
 }
 
-static ckr_result ckr__nt_cut_items(ckr__nt_job *x)
+/* The places of each rank's part of every parameter. */
+static void ckr__nt_cut_items(ckr__nt_job *x)
 {
-    uint32_t r;
     int64_t uneven, seen[16];
     size_t n_seen = 0, k;
     for (uint64_t i = 0; i < x->n_items; i++) {
         ckr__nt_item *p = &x->items[i];
-        const ckr_tensor *t = p->param;
+        const ckr_tensor *t = p->of.param;
         if (!t) {
             ckr__refuse(x->c, CKR_ITEM_NANOTRON_SOURCE, p->name,
                         "the state has lost this parameter", NULL);
@@ -43301,12 +43274,13 @@ static ckr_result ckr__nt_cut_items(ckr__nt_job *x)
         p->n_blocks = t->split.axis < 0 ? 1 : x->to.tp;
         p->shape = CKR__DUP(x->c, int64_t, t->shape, t->n_dims);
         p->blocks = CKR__NEW_N(x->c, ckr__block *, p->n_blocks);
-        if (!p->shape || !p->blocks) return x->c->err->code;
+        if (!p->shape || !p->blocks) return;
         if (t->split.vocab) p->shape[0] = x->padded;
-        for (r = 0, uneven = 0; r < p->n_blocks && !uneven; r++) {
+        uneven = 0;
+        for (uint32_t r = 0; r < p->n_blocks && !uneven; r++) {
             ckr__block *b =
                 ckr__block_split(x->c, &t->split, t->n_dims, p->shape, x->to.tp, r, &uneven);
-            if (!b && !uneven) return x->c->err->code;
+            if (!b && !uneven) return;
             p->blocks[r] = b;
             /* a tensor of unknown logical size still has rows above the vocabulary           */
             if (b && t->split.vocab) ckr__block_rows(b, 0, ckr__min_i64(x->vocab, t->shape[0]));
@@ -43320,17 +43294,16 @@ static ckr_result ckr__nt_cut_items(ckr__nt_job *x)
                                     (int)t->split.axis, (unsigned)x->to.tp),
                         ckr__printf(x->c, "take a --tp that divides %lld", (long long)uneven));
     }
-    return x->c->err->code;
 }
 
 /* The stage of every parameter, and each stage's list. */
-static ckr_result ckr__nt_stages(ckr__nt_job *x)
+static void ckr__nt_stages(ckr__nt_job *x)
 {
     const ckr__nt *nt = x->nt;
     const bool keep = !nt->plain_partition && x->to.pp == nt->of.pp;
     const uint32_t *owner = ckr__nt_partition(x->c, nt, x->to.pp, x->padded);
     x->stage = CKR__NEW_N(x->c, ckr__nt_stage, x->to.pp);
-    if (!owner || !x->stage) return x->c->err->code;
+    if (!owner || !x->stage) return;
     if (!nt->plain_partition && x->to.pp > 1)
         ckr__say(x->c, "CKR_W_NANOTRON_PARTITION", keep ? CKR_EXACT : CKR_APPROX, "pipeline stages",
                  NULL, NULL,
@@ -43345,12 +43318,12 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
         p->copy = !nt->tied || p->src->block != 0 ? p->owner
                   : keep                         ? nt->of.pp - 1
                                                  : owner[nt->layers + 2];
-        *CKR__PUSH(ckr__nt_item *, x->c, x->stage[p->owner].items, x->stage[p->owner].n) = p;
     }
-    for (uint64_t i = 0; i < x->n_items; i++) {
-        ckr__nt_item *p = &x->items[i];
-        if (p->copy != p->owner)
-            *CKR__PUSH(ckr__nt_item *, x->c, x->stage[p->copy].items, x->stage[p->copy].n) = p;
+    for (uint64_t i = 0; i < 2 * x->n_items; i++) {            /* copies behind all others       */
+        ckr__nt_item *p = &x->items[i % x->n_items];
+        ckr__nt_stage *s = &x->stage[i < x->n_items ? p->owner : p->copy];
+        if (i < x->n_items || p->copy != p->owner)
+            *CKR__PUSH(ckr__nt_item *, x->c, s->items, s->n) = p;
     }
     for (uint32_t q = 0; q < x->to.pp; q++) {
         /* with ZeRO HEAD looks for the stage's first parameter under the name it has in the
@@ -43364,7 +43337,6 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
                              : "Nanotron would put no layer on this stage",
                         s->n ? "take a smaller --pp, or --zero 0" : "take a smaller --pp");
     }
-    return x->c->err->code;
 }
 
 /* emit: weights ----------------------------------------------------------------- */
@@ -43372,10 +43344,10 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
 /* local_global_slices_pairs of a rank's file: all of its place, padding rows too. */
 static ckr_node *ckr__nt_pairs_node(ckr__nt_job *x, const ckr__nt_item *p, uint32_t rank)
 {
-    const ckr_split *s = &p->param->split;
+    const ckr_split *s = &p->of.param->split;
     int64_t uneven;
     const ckr__block *block =
-        ckr__block_split(x->c, s, p->param->n_dims, p->shape, p->n_blocks, rank, &uneven);
+        ckr__block_split(x->c, s, p->of.param->n_dims, p->shape, p->n_blocks, rank, &uneven);
     ckr__buf b = CKR_ZERO;
     b.c = x->c;
     for (uint32_t k = 0; block && k < block->n_pairs; k++)
@@ -43398,7 +43370,7 @@ static ckr_node *ckr__nt_pairs_node(ckr__nt_job *x, const ckr__nt_item *p, uint3
 /* The text of unsharded_shape: as it was, where the shape still is what it says. */
 static const char *ckr__nt_shape_text(ckr__nt_job *x, const ckr__nt_item *p)
 {
-    const uint32_t n = p->param->n_dims;
+    const uint32_t n = p->of.param->n_dims;
     const char *text = "";
     if (p->src->shape_text && !memcmp(p->src->shape, p->shape, n * sizeof *p->shape))
         return p->src->shape_text;
@@ -43412,16 +43384,13 @@ static ckr_node *ckr__nt_weight_meta(ckr__nt_job *x, const ckr__nt_item *p, uint
     const char *version = p->src->version  ? p->src->version
                           : x->nt->version ? x->nt->version
                                            : "1.5";
-    ckr_node *m;
-    if (p->param->split.axis < 0) m = ckr__make(x->c, CKR_NODE_DICT);
-    else
+    ckr_node *m = ckr__make(x->c, CKR_NODE_DICT);
+    if (p->of.param->split.axis >= 0)
         m = ckr__make_dict(x->c, "local_global_slices_pairs", ckr__nt_pairs_node(x, p, rank),
                            "unsharded_shape", ckr__make_str(x->c, ckr__nt_shape_text(x, p)),
                            "version", ckr__make_str(x->c, version), CKR__END);
-    for (uint64_t i = 0; i < ckr__dict_n(p->src->extra); i++) {
-        const char *key = ckr__dict_key(p->src->extra, i);
-        if (key && !ckr_node_get(m, key)) ckr__node_take(x->c, m, p->src->extra, i);
-    }
+    for (ckr__walk w = ckr__walk_in(p->src->extra); ckr__walk_on(&w);)
+        if (w.name && !ckr_node_get(m, w.name)) ckr__node_pair(x->c, m, w.key, w.value);
     return m;
 }
 
@@ -43454,37 +43423,33 @@ static void ckr__nt_emit_ranks(ckr__nt_job *x, int row, ckr__nt_fill fill_fn)
 static void ckr__nt_copy_others(ckr__nt_job *x, ckr__out_file *f, const ckr_node *root,
                                 const char *known)
 {
-    for (uint64_t i = 0; i < ckr__dict_n(root); i++) {
-        const char *key = ckr__dict_key(root, i);
-        if (!key || !ckr__word_in(known, key))
-            ckr__node_pair(x->c, f->root, root->u.items[2 * i],
-                           ckr__copy_tree(x->c, f, ckr__dict_at(root, i), NULL));
-    }
+    for (ckr__walk w = ckr__walk_in(root); ckr__walk_on(&w);)
+        if (!w.name || !ckr__word_in(known, w.name))
+            ckr__node_pair(x->c, f->root, w.key, ckr__copy_tree(x->c, f, w.value, NULL));
 }
 
 /* One rank's file of a parameter: "a.b.weight" is <step>/model/a/b/model_weight...: dots become
    slashes. */
 static void ckr__nt_weight_file(ckr__nt_job *x, const ckr__nt_item *p, uint32_t rank)
 {
-    const bool whole = p->param->split.axis < 0, other = !whole && x->to.tp != x->nt->of.tp;
+    const ckr_tensor *from, *param = p->of.param;
+    const bool whole = param->split.axis < 0, other = !whole && x->to.tp != x->nt->of.tp;
     const int row = whole ? CKR__NT_WHOLE_ROW : CKR__NT_SHARD_ROW;
-    const ckr_tensor *from;
-    const ckr_dtype dtype = ckr__cast_of(p->param, p->master, x->t->dtype, &from);
+    const ckr_dtype dtype = ckr__cast_of(param, p->of.master, x->t->dtype, &from);
     const ckr__block *block = p->blocks[rank];
     const ckr_node *old =
         x->nt->adopted ? NULL : p->src->shards[other || whole ? 0 : rank]->root;
     const char *dot = strrchr(p->name, '.'), *leaf = dot ? dot + 1 : p->name,
                *dirs = ckr__printf(x->c, "model.%.*s", (int)(leaf - p->name), p->name);
     ckr__rankfile at = CKR_ZERO;
-    ckr__out_file *f;
     at.rel = dirs ? ckr__key_with(x->c, dirs, '.', '/') : NULL;
     at.name = leaf;
     at.n_name = strlen(leaf);
     ckr__at_set(&at, CKR__PP, p->owner, x->to.pp);
     ckr__at_set(&at, CKR__TP, rank, x->to.tp);
-    f = ckr__out_file_add(x->out,
-                          ckr__nt_out(x, ckr__form_name(x->c, ckr__nt_forms[row].pattern, &at)),
-                          CKR_FORMAT_SAFETENSORS);
+    ckr__out_file *f = ckr__out_file_add(
+        x->out, ckr__nt_out(x, ckr__form_name(x->c, ckr__nt_forms[row].pattern, &at)),
+        CKR_FORMAT_SAFETENSORS);
     if (!f) return;
     f->root = ckr__make(x->c, CKR_NODE_DICT);
     f->metadata = ckr__nt_weight_meta(x, p, rank);
@@ -43495,21 +43460,21 @@ static void ckr__nt_weight_file(ckr__nt_job *x, const ckr__nt_item *p, uint32_t 
     /* other tensors that lay in a shard's file belong to its rank */
     if (!other) ckr__nt_copy_others(x, f, old, "data");
     else if (!rank && old) x->n_lost += old->count - 1;
-    if (from != p->param) ckr__bind_taken_for(e->u.entry, 0, p->param, NULL);
+    if (from != param) ckr__bind_taken_for(e->u.entry, 0, param, NULL);
 }
 
 static void ckr__nt_emit_weights(ckr__nt_job *x)
 {
-    uint32_t r;
     bool cast = false;
     for (uint64_t i = 0; i < x->n_items && !(x->t->without & CKR_PARAMS); i++) {
         const ckr__nt_item *p = &x->items[i];
-        const ckr_dtype dtype = ckr__dtype_as(p->param, x->t->dtype);
-        if (dtype != p->param->dtype && !cast)
-            ckr__say(x->c, "CKR_W_CAST", CKR_CHANGED, "params", ckr_dtype_name(p->param->dtype),
+        const ckr_dtype was = p->of.param->dtype, dtype = ckr__dtype_as(p->of.param, x->t->dtype);
+        if (dtype != was && !cast)
+            ckr__say(x->c, "CKR_W_CAST", CKR_CHANGED, "params", ckr_dtype_name(was),
                      ckr_dtype_name(dtype), "asked for", NULL);
-        cast = cast || dtype != p->param->dtype;
-        for (r = 0; r < p->n_blocks && !ckr__failed(x->c); r++) ckr__nt_weight_file(x, p, r);
+        cast = cast || dtype != was;
+        for (uint32_t r = 0; r < p->n_blocks && !ckr__failed(x->c); r++)
+            ckr__nt_weight_file(x, p, r);
     }
 }
 
@@ -43567,20 +43532,18 @@ static ckr_node *ckr__nt_state_node(ckr__nt_job *x, ckr__out_file *f, const ckr_
                                     const ckr__nt_part *part, ckr_node *masters)
 {
     ckr_node *st = ckr__make(x->c, CKR_NODE_DICT);
-    const ckr_node *old = p->src->state;
     if (p->src->step > 0)
         ckr__node_set(x->c, st, "step", ckr__step_entry(x->c, f, "step", p->src->step));
-    for (uint64_t i = 0; i < p->n_slots; i++) {
-        const ckr_tensor *t = p->slots[i];
-        const bool master = !strcmp(t->slot, "master");
+    for (uint64_t i = 0; i < p->of.n; i++) {
+        const ckr_tensor *t = p->of.list[i];
+        const bool master = t == p->of.master;
         ckr__node_pair(x->c, master ? masters : st,
                        ckr__make_str(x->c, master ? p->name : t->slot),
                        ckr__nt_state_entry(x, f, t, part));
     }
-    for (uint64_t i = 0; i < ckr__dict_n(old); i++)
-        if (ckr__dict_at(old, i)->kind != CKR_NODE_TENSOR)
-            ckr__node_pair(x->c, st, old->u.items[2 * i],
-                           ckr__copy_tree(x->c, f, ckr__dict_at(old, i), NULL));
+    for (ckr__walk w = ckr__walk_in(p->src->state); ckr__walk_on(&w);)
+        if (w.value->kind != CKR_NODE_TENSOR)
+            ckr__node_pair(x->c, st, w.key, ckr__copy_tree(x->c, f, w.value, NULL));
     return st;
 }
 
@@ -43594,7 +43557,7 @@ static void ckr__nt_optimizer_file(ckr__nt_job *x, ckr__out_file *f, const uint3
     int64_t index = 0;
     for (uint64_t i = 0; i < x->stage[pp].n; i++) {
         const ckr__nt_item *p = x->stage[pp].items[i];
-        const bool whole = p->param->split.axis < 0;
+        const bool whole = p->of.param->split.axis < 0;
         ckr__nt_part part;
         if (!p->group || (p->src->tp0_only && tp > 0)) continue;
         part.block = p->blocks[whole ? 0 : tp];
@@ -43627,28 +43590,28 @@ static ckr_node *ckr__nt_size_node(ckr__ctx *c, int64_t v)
 /* For ZeRO-1: where each rank's part begins and ends, and the shapes, of rank 0 of tp. */
 static ckr_node *ckr__nt_zero_config(ckr__nt_job *x)
 {
-    ckr_node *offsets = ckr__make(x->c, CKR_NODE_DICT), *shapes = ckr__make(x->c, CKR_NODE_DICT);
+    ckr__ctx *c = x->c;
+    ckr_node *offsets = ckr__make(c, CKR_NODE_DICT), *shapes = ckr__make(c, CKR_NODE_DICT);
     for (uint64_t i = 0; i < x->n_items; i++) {
         const ckr__nt_item *p = &x->items[i];
-        ckr_node *ranks = ckr__make(x->c, CKR_NODE_DICT), *shape = ckr__make(x->c, CKR_NODE_LIST);
+        ckr_node *ranks = ckr__make(c, CKR_NODE_DICT), *shape = ckr__make(c, CKR_NODE_LIST);
         const ckr__block *b = p->blocks[0];
+        int64_t begin, end;
         if (!p->group) continue;
         for (uint32_t d = 0; d < b->n_dims; d++)
-            ckr__node_push(x->c, shape, ckr__nt_size_node(x->c, b->shape[d]));
+            ckr__node_push(c, shape, ckr__nt_size_node(c, b->shape[d]));
         for (uint32_t d = 0; d < x->to.dp; d++) {
-            ckr_node *pair = ckr__make(x->c, CKR_NODE_LIST);
-            int64_t begin, end;
             ckr__nt_zero_range(ckr__block_numel(b), x->to.dp, d, &begin, &end);
-            if (begin == end) continue;
-            ckr__node_push(x->c, pair, ckr__nt_size_node(x->c, begin));
-            ckr__node_push(x->c, pair, ckr__nt_size_node(x->c, end));
-            ckr__node_pair(x->c, ranks, ckr__nt_size_node(x->c, d), pair);
+            if (begin < end)
+                ckr__node_pair(c, ranks, ckr__nt_size_node(c, d),
+                               ckr__tuple_node(c, 2, ckr__nt_size_node(c, begin),
+                                               ckr__nt_size_node(c, end)));
         }
-        ckr__node_set(x->c, offsets, p->name, ranks);
-        ckr__node_set(x->c, shapes, p->name, shape);
+        ckr__node_set(c, offsets, p->name, ranks);
+        ckr__node_set(c, shapes, p->name, shape);
     }
-    return ckr__make_dict(x->c, "param_name_to_dp_rank_offsets", offsets, "orig_param_shapes",
-                          shapes, CKR__END);
+    return ckr__make_dict(c, "param_name_to_dp_rank_offsets", offsets, "orig_param_shapes", shapes,
+                          CKR__END);
 }
 
 /* emit: text, documents, edited only where they must change --------------------- */
@@ -43696,7 +43659,7 @@ static void ckr__nt_scheduler_file(ckr__nt_job *x, ckr__out_file *f, const uint3
     ckr__rankfile **files = x->nt->f.files[CKR__NT_SCHEDULER];
     const ckr_node *old = x->nt->scheduler;
     ckr_node *base = ckr__make(x->c, CKR_NODE_LIST), *last = ckr__make(x->c, CKR_NODE_LIST),
-             *lambdas = ckr__make(x->c, CKR_NODE_LIST), *anew;
+             *lambdas = ckr__make(x->c, CKR_NODE_LIST), *no = ckr__make_bool(x->c, false);
     const int64_t step = x->s->progress.step;
     (void)rank;
     /* the file whose keys it has: its own where the ranks stay the same */
@@ -43714,19 +43677,16 @@ static void ckr__nt_scheduler_file(ckr__nt_job *x, ckr__out_file *f, const uint3
         ckr__node_push(x->c, lambdas, was && was->count ? ckr__copy_tree(x->c, f, was, NULL)
                                                         : ckr__make(x->c, CKR_NODE_DICT));
     }
-    anew = ckr__make_dict(x->c, "base_lrs", base, "last_epoch", ckr__make_int(x->c, step - 1),
-                          "_step_count", ckr__make_int(x->c, step), "_is_initial",
-                          ckr__make_bool(x->c, false), "_get_lr_called_within_step",
-                          ckr__make_bool(x->c, false), "_last_lr", last, "lr_lambdas", lambdas,
-                          CKR__END);
-    f->root = old ? ckr__make(x->c, CKR_NODE_DICT) : anew;
-    for (uint64_t i = 0; i < ckr__dict_n(old) && anew; i++) {
-        const char *key = ckr__dict_key(old, i);
-        ckr__node_pair(x->c, f->root, old->u.items[2 * i],
-                       key && ckr__word_in(made, key)
-                           ? ckr__dict_value(anew, key)
-                           : ckr__copy_tree(x->c, f, ckr__dict_at(old, i), NULL));
-    }
+    const ckr_node *anew = f->root = ckr__make_dict(
+        x->c, "base_lrs", base, "last_epoch", ckr__make_int(x->c, step - 1), "_step_count",
+        ckr__make_int(x->c, step), "_is_initial", no, "_get_lr_called_within_step", no, "_last_lr",
+        last, "lr_lambdas", lambdas, CKR__END);
+    if (old) f->root = ckr__make(x->c, CKR_NODE_DICT);
+    for (ckr__walk w = ckr__walk_in(anew ? old : NULL); ckr__walk_on(&w);)
+        ckr__node_pair(x->c, f->root, w.key,
+                       w.name && ckr__word_in(made, w.name)
+                           ? ckr__dict_value(anew, w.name)
+                           : ckr__copy_tree(x->c, f, w.value, NULL));
 }
 
 /* emit: schedule ------------------------------------------------------------------ */
@@ -43738,11 +43698,9 @@ static ckr_node *ckr__nt_curve(ckr__ctx *c, const ckr_schedule *fit, void *user)
     const ckr_schedule *was = (const ckr_schedule *)user;
     const ckr__curve_nums *k = &fit->curve->k, *old = &was->curve->k;
     ckr_node *d = ckr__dict_copy(c, was->params);
-    double train;
     if (!ckr__same(k->start, old->start) || !ckr__same(k->decay, old->decay)) {
         ckr__node_set(c, d, "lr_decay_starting_step", ckr__sw_number(c, k->start));
-        if (ckr_node_f64(ckr_node_get(d, "train_steps"), &train) &&
-            ckr__same(train, old->start + old->decay))
+        if (ckr__same(ckr__num_at(d, "train_steps", ckr__nan()), old->start + old->decay))
             ckr__node_set(c, d, "train_steps", ckr__sw_number(c, k->start + k->decay));
     }
     if (!ckr__same(fit->lanes[0].min, was->lanes[0].min))
@@ -43751,22 +43709,21 @@ static ckr_node *ckr__nt_curve(ckr__ctx *c, const ckr_schedule *fit, void *user)
 }
 
 /* Rounded lengths move the LR here: each base is moved so that it is the wanted one. */
-static ckr_result ckr__nt_meet_here(ckr__nt_job *x, const ckr_schedule *want)
+static void ckr__nt_meet_here(ckr__nt_job *x, const ckr_schedule *want)
 {
     const uint64_t n = want->n_lanes;
     double *a = CKR__NEW_N(x->c, double, n), *b = CKR__NEW_N(x->c, double, n);
     if (!a || !b || ckr__sched_at(x->c, want, CKR__COL_LR, (double)x->step, a) != CKR_OK ||
         ckr__sched_at(x->c, x->schedule, CKR__COL_LR, (double)x->step, b) != CKR_OK)
-        return x->c->err->code;
+        return;
     for (uint64_t i = 0; i < n; i++) {
         ckr__group_lane *l = &x->schedule->lanes[i];
         const double up = b[i] - l->min;
         if (up > 0) l->base = l->min + (a[i] - l->min) * (l->base - l->min) / up;
     }
-    return CKR_OK;
 }
 
-static ckr_result ckr__nt_schedule_plan(ckr__nt_job *x)
+static void ckr__nt_schedule_plan(ckr__nt_job *x)
 {
     ckr_schedule *s = x->s->n_schedules ? x->s->schedules : NULL;
     ckr__hold h = CKR_ZERO;
@@ -43774,12 +43731,12 @@ static ckr_result ckr__nt_schedule_plan(ckr__nt_job *x)
     x->out->recomputes = true;
     if (!s || ckr__sched_same(s, x->out->follows) ||
         (!s->opaque && (!s->n_lanes || s->n_lanes != x->s->n_groups)))
-        return CKR_OK;
+        return;
     h.clocked = h.rounds = true;
-    ckr_result r = ckr__hold_schedule(&h, x->c, x->out, s, x->step, "nanotron", ckr__nt_curve, s);
+    ckr__hold_schedule(&h, x->c, x->out, s, x->step, "nanotron", ckr__nt_curve, s);
     x->schedule = h.fit;
     if (!h.fit && !(x->t->without & CKR_SCHEDULE)) x->c->refused = true;
-    return r == CKR_OK && h.fit && x->out->rounded ? ckr__nt_meet_here(x, s) : r;
+    if (h.fit && x->out->rounded) ckr__nt_meet_here(x, s);
 }
 
 /* What is written otherwise than it was, one entry for each kind of value. */
@@ -43788,13 +43745,14 @@ static void ckr__nt_say_head(ckr__nt_job *x)
     static const char why[] = "Nanotron takes the current LR for the initial one and advances the "
                               "scheduler once while it loads; this value makes the LR exact from "
                               "the first update on";
+    ckr__ctx *c = x->c;
     const ckr_node *old = x->nt->scheduler;
-    const int64_t step = x->s->progress.step;
+    const long long step = x->s->progress.step, epoch = ckr__int_at(old, "last_epoch", step - 1),
+                    count = ckr__int_at(old, "_step_count", step);
     char old_lr[64], new_lr[64];
     ckr__span was = CKR_ZERO, now = CKR_ZERO;
-    int64_t v;
     double lr;
-    uint64_t n = 0;
+    unsigned long long n = 0;
     for (uint64_t i = 0; i < x->n_items; i++) {
         const ckr__nt_item *p = &x->items[i];
         if (!p->group || !ckr__nt_num(p->group->raw, "lr", &lr) || lr == ckr__nt_head_lr(x, p))
@@ -43803,30 +43761,24 @@ static void ckr__nt_say_head(ckr__nt_job *x)
         ckr__span_add(&now, ckr__nt_head_lr(x, p));
         n++;
     }
-    const char *a = ckr__span_text(old_lr, &was);
-    const char *b = ckr__span_text(new_lr, &now);
-    if (n)
-        ckr__say(x->c, "CKR_FIX_NANOTRON_LR", CKR_CHANGED,
-                 ckr__printf(x->c, "lr of %llu groups", (unsigned long long)n), a, b, why, NULL);
-    if (x->t->without & CKR_SCHEDULE) return;
-    if (!old && x->nt->adopted) return;
-    if (!old) {
-        ckr__say(x->c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_CHANGED, "lr_scheduler", NULL, NULL,
+    const char *a = ckr__span_text(old_lr, &was), *b = ckr__span_text(new_lr, &now);
+    const struct { bool when; const char *code, *subject, *was, *now; } rows[] = {
+        { n > 0, "CKR_FIX_NANOTRON_LR", ckr__printf(c, "lr of %llu groups", n), a, b },
+        { epoch != step - 1, "CKR_FIX_NANOTRON_EPOCH", "last_epoch", ckr__printf(c, "%lld", epoch),
+          ckr__printf(c, "%lld", step - 1) },
+        { count != step, "CKR_FIX_NANOTRON_COUNT", "_step_count", ckr__printf(c, "%lld", count),
+          ckr__printf(c, "%lld", step) },
+        { n > 0, "CKR_FIX_NANOTRON_LAST_LR", ckr__printf(c, "_last_lr of %llu groups", n), a, b }
+    };
+    const bool scheduler = !(x->t->without & CKR_SCHEDULE);
+    for (size_t i = 0; i < (old && scheduler ? sizeof rows / sizeof *rows : 1); i++)
+        if (rows[i].when)
+            ckr__say(c, rows[i].code, CKR_CHANGED, rows[i].subject, rows[i].was, rows[i].now, why,
+                     NULL);
+    if (scheduler && !old && !x->nt->adopted)
+        ckr__say(c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_CHANGED, "lr_scheduler", NULL, NULL,
                  "the checkpoint has no scheduler state; it was computed from the step and the "
-                 "initial LR",
-                 NULL);
-        return;
-    }
-    if (ckr_node_i64(ckr_node_get(old, "last_epoch"), &v) && v != step - 1)
-        ckr__say_int(x->c, "CKR_FIX_NANOTRON_EPOCH", CKR_CHANGED, "last_epoch", v, step - 1, why,
-                     NULL);
-    if (ckr_node_i64(ckr_node_get(old, "_step_count"), &v) && v != step)
-        ckr__say_int(x->c, "CKR_FIX_NANOTRON_COUNT", CKR_CHANGED, "_step_count", v, step, why,
-                     NULL);
-    if (n)
-        ckr__say(x->c, "CKR_FIX_NANOTRON_LAST_LR", CKR_CHANGED,
-                 ckr__printf(x->c, "_last_lr of %llu groups", (unsigned long long)n), a, b, why,
-                 NULL);
+                 "initial LR", NULL);
 }
 
 /* emit: metadata ---------------------------------------------------------------- */
@@ -43840,32 +43792,32 @@ static ckr_node *ckr__nt_data_stages(ckr__nt_job *x, const ckr_node *old, bool z
     static const char at[] = "consumed_tokens_per_dataset_folder";
     const ckr_node *cfg = x->nt->config.root;
     const char *name = ckr_node_str(ckr_node_find(cfg, "/data_stages/0/name"));
-    ckr_node *list = ckr__make(x->c, CKR_NODE_LIST);
-    int64_t v, length = 4096;
-    uint64_t n = ckr_node_is_list(old) ? old->count : 0;
-    ckr_node_i64(ckr_node_find(cfg, "/tokens/sequence_length"), &length);
+    ckr_node *list = ckr__make(x->c, CKR_NODE_LIST),
+             *length = ckr__make_int(x->c, ckr__int_at(cfg, "/tokens/sequence_length", 4096));
+    const uint64_t n = ckr_node_is_list(old) ? old->count : 0;
     if (!n) {
         *samples = zero ? 0 : ckr__max_i64(0, x->s->progress.samples);
         ckr__node_push(
             x->c, list,
             ckr__make_dict(x->c, "name", ckr__make_str(x->c, name ? name : "Training Stage"),
                            "start_training_step", ckr__make_int(x->c, 1), "consumed_train_samples",
-                           ckr__make_int(x->c, *samples), "sequence_length",
-                           ckr__make_int(x->c, length), at, ckr__make(x->c, CKR_NODE_DICT),
-                           CKR__END));
+                           ckr__make_int(x->c, *samples), "sequence_length", length, at,
+                           ckr__make(x->c, CKR_NODE_DICT), CKR__END));
     }
     for (uint64_t i = 0; i < n; i++) {
         ckr_node *stage = ckr__dict_copy(x->c, old->u.items[i]);
         const ckr_node *folders = zero ? NULL : ckr_node_get(stage, at);
+        const int64_t seen = ckr__int_at(stage, "consumed_train_samples", 0);
         ckr__node_push(x->c, list, stage);
         if (zero) ckr__node_set(x->c, stage, "consumed_train_samples", ckr__make_int(x->c, 0));
-        else if (ckr_node_i64(ckr_node_get(stage, "consumed_train_samples"), &v) && v > 0)
-            *samples += ckr__min_i64(v, INT64_MAX - *samples);
-        for (uint64_t k = 0; k < ckr__dict_n(folders); k++)
+        else if (seen > 0) *samples += ckr__min_i64(seen, INT64_MAX - *samples);
+        for (uint64_t k = 0; k < ckr__dict_n(folders); k++) {
+            int64_t v = 0;
             if (ckr_node_i64(ckr__dict_at(folders, k), &v) && v > 0)
                 *tokens += ckr__min_i64(v, INT64_MAX - *tokens);
+        }
         if (!zero && !ckr_node_get(stage, "sequence_length"))
-            ckr__node_set(x->c, stage, "sequence_length", ckr__make_int(x->c, length));
+            ckr__node_set(x->c, stage, "sequence_length", length);
         if (!folders) ckr__node_set(x->c, stage, at, ckr__make(x->c, CKR_NODE_DICT));
     }
     return list;
@@ -43876,42 +43828,44 @@ static void ckr__nt_emit_metadata(ckr__nt_job *x)
     static const char file[] = "checkpoint_metadata.json";
     const bool zero = (x->t->without & CKR_PROGRESS) != 0;
     const ckr__nt_text *old = &x->nt->meta;
-    ckr_node *root = ckr__dict_copy(x->c, old->root),
-             *m = ckr__dict_copy(x->c, ckr_node_get(root, "metas"));
-    int64_t samples = 0, tokens = 0, v;
+    ckr__ctx *c = x->c;
+    ckr_node *root = ckr__dict_copy(c, old->root),
+             *m = ckr__dict_copy(c, ckr_node_get(root, "metas"));
+    int64_t samples = 0, tokens = 0;
     const ckr_node *total = ckr_node_get(m, "consumed_tokens_total");
     for (size_t i = 0; i < CKR__NT_AXES; i++)
         if (*ckr__nt_axes[i].meta)
-            ckr__node_set(x->c, root, ckr__nt_axes[i].meta,
-                          ckr__make_int(x->c, *ckr__nt_size_of(&x->to, i)));
+            ckr__node_set(c, root, ckr__nt_axes[i].meta,
+                          ckr__make_int(c, *ckr__nt_size_of(&x->to, i)));
     if (ckr__release(x->nt->version) < 1005000) {
-        ckr__say(x->c, "CKR_W_NANOTRON_VERSION", CKR_CHANGED, "version", x->nt->version, "1.5",
+        ckr__say(c, "CKR_W_NANOTRON_VERSION", CKR_CHANGED, "version", x->nt->version, "1.5",
                  "checkpoint_metadata.json is written in the form that Nanotron's current version "
                  "reads", NULL);
-        ckr__node_set(x->c, root, "version", ckr__make_str(x->c, "1.5"));
+        ckr__node_set(c, root, "version", ckr__make_str(c, "1.5"));
         if (!ckr_node_get(root, "custom_metas"))
-            ckr__node_set(x->c, root, "custom_metas", ckr__make(x->c, CKR_NODE_NONE));
+            ckr__node_set(c, root, "custom_metas", ckr__make(c, CKR_NODE_NONE));
     }
-    ckr__node_set(x->c, m, "data_stages",
+    ckr__node_set(c, m, "data_stages",
                   ckr__nt_data_stages(x, ckr_node_get(m, "data_stages"), zero, &samples, &tokens));
-    if (zero) ckr__node_set(x->c, m, "last_train_step", ckr__make_int(x->c, 0));
+    if (zero) ckr__node_set(c, m, "last_train_step", ckr__make_int(c, 0));
     if (!ckr_node_get(m, "last_stage_idx"))
-        ckr__node_set(x->c, m, "last_stage_idx", ckr__make_int(x->c, 0));
-    if (ckr_node_i64(ckr_node_get(m, "consumed_train_samples"), &v) && v != samples && !zero)
-        ckr__say_int(x->c, "CKR_W_NANOTRON_SAMPLES", CKR_CHANGED, "consumed_train_samples", v,
+        ckr__node_set(c, m, "last_stage_idx", ckr__make_int(c, 0));
+    const int64_t was = ckr__int_at(m, "consumed_train_samples", samples);
+    if (was != samples && !zero)
+        ckr__say_int(c, "CKR_W_NANOTRON_SAMPLES", CKR_CHANGED, "consumed_train_samples", was,
                      samples, "Nanotron asserts that this is the sum over the data stages", NULL);
-    ckr__node_set(x->c, m, "consumed_train_samples", ckr__make_int(x->c, samples));
+    ckr__node_set(c, m, "consumed_train_samples", ckr__make_int(c, samples));
     if (!total || (total->kind == CKR_NODE_INT && total->u.i != tokens)) {
         if (total && !zero)
-            ckr__say(x->c, "CKR_W_NANOTRON_TOKENS", CKR_CHANGED, "consumed_tokens_total",
-                     ckr__printf(x->c, "%lld", (long long)total->u.i), "null",
+            ckr__say(c, "CKR_W_NANOTRON_TOKENS", CKR_CHANGED, "consumed_tokens_total",
+                     ckr__printf(c, "%lld", (long long)total->u.i), "null",
                      "Nanotron asserts that this is the sum over the data folders, which is "
                      "another number; null is written, and Nanotron counts from there", NULL);
-        ckr__node_set(x->c, m, "consumed_tokens_total",
-                      zero ? ckr__make_int(x->c, 0) : ckr__make(x->c, CKR_NODE_NONE));
+        ckr__node_set(c, m, "consumed_tokens_total",
+                      zero ? ckr__make_int(c, 0) : ckr__make(c, CKR_NODE_NONE));
     }
-    ckr__node_set(x->c, root, "metas", m);
-    if (ckr__same_text(ckr__node_text_of(x->c, root), ckr__node_text_of(x->c, old->root)))
+    ckr__node_set(c, root, "metas", m);
+    if (ckr__same_text(ckr__node_text_of(c, root), ckr__node_text_of(c, old->root)))
         ckr__out_text(x->out, ckr__nt_out(x, file), old->bytes, old->n);
     else ckr__nt_json_file(x, file, root, 2, true);
 }
@@ -43979,52 +43933,46 @@ static void ckr__nt_config_run(ckr__nt_job *x)
                    *unchecked = ckr_node_find(cfg, ignore);
     const char *engine = ckr_node_str(ckr_node_find(cfg, "/parallelism/pp_engine")),
                *mode = ckr_node_str(ckr_node_find(cfg, "/parallelism/tp_mode"));
-    const int64_t least = (int64_t)x->to.pp - 1;
+    const int64_t least = (int64_t)x->to.pp - 1, steps = ckr__int_at(cfg, each, 0);
     const bool both = x->to.zero && x->to.dp * x->to.cp > 1 && !(x->t->without & CKR_OPTIMIZER);
     ckr_node *yes = ckr__make_bool(x->c, true), *no = ckr__make_bool(x->c, false);
-    int64_t steps = 0;
-    ckr_node_i64(ckr_node_find(cfg, each), &steps);
-    {
-        const struct {
-            bool        when, write;
-            const char *pointer;
-            ckr_node   *value;
-            const char *otherwise;
-        } rows[] = {
-            { x->to.pp > x->nt->of.pp && steps > 0 && steps < least &&
-                  (!engine || !strcmp(engine, "1f1b")),
-              false, each, ckr__make_int(x->c, least),
-              ckr__printf(x->c, "1F1B needs at least PP-1 = %lld micro-batches",
-                          (long long)least) },
-            { x->to.tp == 1 && x->nt->of.tp > 1 && mode && !strcmp(mode, "REDUCE_SCATTER"), false,
-              "/parallelism/tp_mode", ckr__make_str(x->c, "ALL_REDUCE"),
-              "Nanotron loads this, but its reduce-scatter mode cannot train with tp 1" },
-            { x->micro > 0, true, "/tokens/micro_batch_size", ckr__make_int(x->c, x->micro),
-              samples },
-            { x->micro > 0, true, each, ckr__make_int(x->c, x->accumulate), samples },
-            /* A Llama that was trained before the key came (2024-09) rotates neighbouring pairs of
-               a head; HEAD rotates halves unless it is told, and would go on with another model
-               (llama.py, config). */
-            { ckr__nt_true(model, "is_llama_config") && !ckr_node_get(model, "rope_interleaved"),
-              false, "/model/model_config/rope_interleaved", yes,
-              "the code that wrote this had no such key and rotated interleaved pairs; Nanotron "
-              "now rotates halves by default, which is another model" },
-            /* Before each update HEAD compares the moments of all replicas, of ZeRO-1 too
-               (sanity_checks.py); where it saves, it leaves that out. */
-            { both && unchecked && unchecked->kind == CKR_NODE_BOOL, false, ignore, yes,
-              "Nanotron's own check stops a ZeRO-1 run with several replicas: it mistakes their "
-              "parts of the moments for copies" },
-            { !x->optimizer, false, "/checkpoints/load_optimizer", no, absent },
-            { x->t->dtype != CKR_DTYPE_NONE, true, "/model/dtype",
-              ckr__make_str(x->c, ckr_dtype_name(x->t->dtype)),
-              "Nanotron trains in its configuration's dtype: the parameters would be cast back" },
-            { !x->scheduler, false, "/checkpoints/load_lr_scheduler", no, absent }
-        };
-        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-            if (rows[i].when)
-                ckr__nt_config(x, CKR__NT_TELL | (rows[i].write ? (unsigned)CKR__NT_WRITE : 0u),
-                               rows[i].pointer, rows[i].value, rows[i].otherwise);
-    }
+    const struct {
+        bool        when, write;
+        const char *pointer;
+        ckr_node   *value;
+        const char *otherwise;
+    } rows[] = {
+        { x->to.pp > x->nt->of.pp && steps > 0 && steps < least &&
+              (!engine || !strcmp(engine, "1f1b")),
+          false, each, ckr__make_int(x->c, least),
+          ckr__printf(x->c, "1F1B needs at least PP-1 = %lld micro-batches", (long long)least) },
+        { x->to.tp == 1 && x->nt->of.tp > 1 && mode && !strcmp(mode, "REDUCE_SCATTER"), false,
+          "/parallelism/tp_mode", ckr__make_str(x->c, "ALL_REDUCE"),
+          "Nanotron loads this, but its reduce-scatter mode cannot train with tp 1" },
+        { x->micro > 0, true, "/tokens/micro_batch_size", ckr__make_int(x->c, x->micro), samples },
+        { x->micro > 0, true, each, ckr__make_int(x->c, x->accumulate), samples },
+        /* A Llama that was trained before the key came (2024-09) rotates neighbouring pairs of a
+           head; HEAD rotates halves unless it is told, and would go on with another model
+           (llama.py, config). */
+        { ckr__flag_at(model, "is_llama_config") && !ckr_node_get(model, "rope_interleaved"), false,
+          "/model/model_config/rope_interleaved", yes,
+          "the code that wrote this had no such key and rotated interleaved pairs; Nanotron now "
+          "rotates halves by default, which is another model" },
+        /* Before each update HEAD compares the moments of all replicas, of ZeRO-1 too
+           (sanity_checks.py); where it saves, it leaves that out. */
+        { both && unchecked && unchecked->kind == CKR_NODE_BOOL, false, ignore, yes,
+          "Nanotron's own check stops a ZeRO-1 run with several replicas: it mistakes their parts "
+          "of the moments for copies" },
+        { !x->optimizer, false, "/checkpoints/load_optimizer", no, absent },
+        { x->t->dtype != CKR_DTYPE_NONE, true, "/model/dtype",
+          ckr__make_str(x->c, ckr_dtype_name(x->t->dtype)),
+          "Nanotron trains in its configuration's dtype: the parameters would be cast back" },
+        { !x->scheduler, false, "/checkpoints/load_lr_scheduler", no, absent }
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].when)
+            ckr__nt_config(x, CKR__NT_TELL | (rows[i].write ? (unsigned)CKR__NT_WRITE : 0u),
+                           rows[i].pointer, rows[i].value, rows[i].otherwise);
 }
 
 /* The sizes, and config.yaml with all that is another now. */
@@ -44035,26 +43983,24 @@ static void ckr__nt_emit_config(ckr__nt_job *x)
                               "does not find the files, or the shapes differ";
     const unsigned how = CKR__NT_TELL | CKR__NT_WRITE | CKR__NT_IF_THERE;
     const ckr__nt_text *old = &x->nt->config;
-    ckr__buf text = CKR_ZERO;
-    int64_t was = x->nt->of.zero, size = 0;
+    const int64_t was = ckr__int_at(old->root, stage, x->nt->of.zero),
+                  size = ckr__int_at(old->root, rows, 0);
+    ckr_node *none = ckr__make_int(x->c, 0);
+    ckr__buf text = { x->c, NULL, 0, 0, false };
     if (!old->root) return;
     for (size_t i = 0; i < CKR__NT_AXES; i++)
         ckr__nt_config(x, how, ckr__printf(x->c, "/parallelism/%s", ckr__nt_axes[i].config),
                        ckr__make_int(x->c, *ckr__nt_size_of(&x->to, i)), why);
-    ckr_node_i64(ckr_node_find(old->root, stage), &was);
-    if ((was > 0) != x->to.zero) was = x->to.zero;
-    ckr__nt_config(x, how, stage, ckr__make_int(x->c, was), why);
-    ckr_node_i64(ckr_node_find(old->root, rows), &size);
+    ckr__nt_config(x, how, stage,
+                   ckr__make_int(x->c, (was > 0) != x->to.zero ? (int64_t)x->to.zero : was), why);
     if (x->padded && (x->padded != x->s->padded_vocab ||
                       (size > 0 && !ckr__nt_pads_to(x->nt, size, x->padded, x->to.tp))))
         ckr__nt_config(x, how, rows, ckr__make_int(x->c, x->padded), why);
     ckr__nt_config_schedule(x);
     if (x->t->without & CKR_PROGRESS) {
-        ckr__nt_config(x, CKR__NT_WRITE, "/general/step", ckr__make_int(x->c, 0), NULL);
-        ckr__nt_config(x, CKR__NT_WRITE, "/general/consumed_train_samples",
-                       ckr__make_int(x->c, 0), NULL);
+        ckr__nt_config(x, CKR__NT_WRITE, "/general/step", none, NULL);
+        ckr__nt_config(x, CKR__NT_WRITE, "/general/consumed_train_samples", none, NULL);
     }
-    text.c = x->c;
     ckr__buf_put(&text, old->bytes, (size_t)old->n);
     if (!ckr__yaml_edit_text(&text, old->root, x->edits, x->n_edits) && !ckr__failed(x->c))
         ckr__say(x->c, "CKR_W_NANOTRON_CONFIG", CKR_CHANGED, "config.yaml", NULL, NULL,
@@ -44105,24 +44051,24 @@ static void ckr__nt_random_file(ckr__nt_job *x, ckr__out_file *f, const uint32_t
                                 uint64_t rank)
 {
     const ckr_topology *was = &x->nt->of;
+    const bool adopted = x->nt->adopted;
     const uint64_t stage = at[CKR__PP] < was->pp ? at[CKR__PP] : 0,
                    replica = at[CKR__DP] < was->dp ? at[CKR__DP] : 0,
                    tp = at[CKR__TP] < was->tp ? at[CKR__TP] : 0,
                    from = (stage * was->dp + replica) * was->tp + tp;
-    const ckr_node *root = x->nt->adopted ? ckr__nt_random_new(x->c)
-                                          : x->nt->f.files[CKR__NT_RANDOM][from]->root,
-                   *old = root ? ckr_node_get(ckr__nt_attributes(root), "_dict") : NULL;
-    ckr_node *states = ckr__make(x->c, CKR_NODE_DICT);
+    const ckr_node *root = adopted ? ckr__nt_random_new(x->c)
+                                   : x->nt->f.files[CKR__NT_RANDOM][from]->root,
+                   *attrs = root ? ckr__nt_attributes(root) : NULL;
+    ckr_node *states = ckr__make(x->c, CKR_NODE_DICT), *map = ckr__dict_copy(x->c, attrs);
     ckr__rank_streams k = ckr__streams_for(x->c, x->s, ckr__nt_streams,
-                                           (uint32_t)rank - (x->nt->adopted ? at[CKR__TP] : 0));
-    for (uint64_t i = 0; i < ckr__dict_n(old); i++) {
-        const ckr_node *set = ckr__dict_at(old, i);
-        k.name = ckr__nt_stream_name(x->s, x->nt->adopted, ckr__dict_key(old, i));
-        ckr__node_pair(x->c, states, old->u.items[2 * i],
-                       ckr__make_object(x->c, set, ckr__streams_write(&k, set->u.object->state)));
+                                           (uint32_t)rank - (adopted ? at[CKR__TP] : 0));
+    for (ckr__walk w = ckr__walk_in(ckr_node_get(attrs, "_dict")); ckr__walk_on(&w);) {
+        k.name = ckr__nt_stream_name(x->s, adopted, w.name);
+        ckr__node_pair(x->c, states, w.key,
+                       ckr__make_object(x->c, w.value,
+                                        ckr__streams_write(&k, w.value->u.object->state)));
     }
     if (ckr__failed(x->c)) return;
-    ckr_node *map = ckr__dict_copy(x->c, ckr__nt_attributes(root));
     ckr__node_set(x->c, map, "_dict", states);
     root = ckr__make_object(x->c, root, map);
     f->root = root ? ckr__copy_tree(x->c, f, root, NULL) : NULL;
@@ -44136,14 +44082,11 @@ static void ckr__nt_say_topology(ckr__nt_job *x)
     const ckr__nt *nt = x->nt;
     const ckr_node *tokens = ckr_node_get(nt->config.root, "tokens");
     const int64_t all = ckr__batch_told(x->s, nt->s->batch, nt->of.dp, x->to.dp);
-    int64_t steps = 0, micro = 0;
-    ckr_node_i64(ckr_node_get(tokens, "batch_accumulation_per_replica"), &steps);
-    ckr_node_i64(ckr_node_get(tokens, "micro_batch_size"), &micro);
     ckr__say_sizes(x->c, ckr__nt_bounds.axes, &nt->s->topology, &x->t->topology);
     if (all) {
-        int64_t taken = ckr__batch_split(all, x->to.dp, &micro, &steps);
-        x->micro = micro;
-        x->accumulate = steps;
+        x->micro = ckr__int_at(tokens, "micro_batch_size", 0);
+        x->accumulate = ckr__int_at(tokens, "batch_accumulation_per_replica", 0);
+        const int64_t taken = ckr__batch_split(all, x->to.dp, &x->micro, &x->accumulate);
         if (taken != all)
             ckr__batch_uneven(x->c, "CKR_W_NANOTRON_BATCH", "samples per update", all, taken,
                               x->to.dp);
@@ -44165,7 +44108,7 @@ static void ckr__nt_say_exclude(ckr__nt_job *x)
     if (!patterns || patterns->kind != CKR_NODE_LIST || !patterns->count) return;
     for (uint32_t q = 1; q < x->to.pp; q++) {
         const ckr__nt_item *p = x->stage[q].items[0];
-        if (x->stage[q].n == 1 && p->owner == q && p->param && p->param->split.axis >= 0)
+        if (x->stage[q].n == 1 && p->owner == q && p->of.param && p->of.param->split.axis >= 0)
             ckr__say(x->c, "CKR_W_NANOTRON_EXCLUDE", CKR_CHANGED,
                      ckr__printf(x->c, "stage %u", (unsigned)q), NULL, NULL,
                      "the output layer is alone on this stage, where Nanotron's "
@@ -44189,11 +44132,10 @@ static void ckr__nt_emit_loose(ckr__nt_job *x)
     for (uint64_t i = 0; !x->same && x->scheduler && i < nt->f.n_files[CKR__NT_SCHEDULER]; i++) {
         const ckr_node *root = nt->f.files[CKR__NT_SCHEDULER][i]->root,
                        *lambdas = ckr_node_get(root, "lr_lambdas");
-        for (uint64_t k = 0; k < root->count; k++) {
-            const char *key = ckr__dict_key(root, k);
-            const ckr_node *v = key ? ckr_node_get(nt->scheduler, key) : NULL;
-            x->n_lost += !(key && ckr__word_in(ckr__nt_scheduler_keys, key)) &&
-                         (!v || !ckr__node_equal(v, ckr__dict_at(root, k)));
+        for (ckr__walk w = ckr__walk_in(root); ckr__walk_on(&w);) {
+            const ckr_node *v = w.name ? ckr_node_get(nt->scheduler, w.name) : NULL;
+            x->n_lost += !(w.name && ckr__word_in(ckr__nt_scheduler_keys, w.name)) &&
+                         (!v || !ckr__node_equal(v, w.value));
         }
         for (uint64_t k = 0; ckr_node_is_list(lambdas) && k < lambdas->count; k++)
             x->n_lost += lambdas->u.items[k]->count != 0;
@@ -44201,28 +44143,7 @@ static void ckr__nt_emit_loose(ckr__nt_job *x)
     if (x->n_lost)
         ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "leftovers", (int64_t)x->n_lost, 0,
                      "unknown keys belong to a rank that the target does not have; they are left "
-                     "out",
-                     NULL);
-}
-
-static void ckr__nt_emit_optimizer(ckr__nt_job *x)
-{
-    if (!x->optimizer) return;
-    ckr__nt_emit_optimizer_config(x);
-    ckr__nt_emit_ranks(x, CKR__NT_OPTIMIZER_ROW, ckr__nt_optimizer_file);
-    ckr__nt_say_head(x);
-}
-
-static void ckr__nt_emit_scheduler(ckr__nt_job *x)
-{
-    if (x->scheduler) ckr__nt_emit_ranks(x, CKR__NT_SCHEDULER_ROW, ckr__nt_scheduler_file);
-}
-
-static void ckr__nt_emit_random(ckr__nt_job *x)
-{
-    if ((x->nt->f.n_files[CKR__NT_RANDOM] || (x->nt->adopted && x->s->n_rng)) &&
-        !(x->t->without & CKR_RNG))
-        ckr__nt_emit_ranks(x, CKR__NT_RANDOM_ROW, ckr__nt_random_file);
+                     "out", NULL);
 }
 
 /* What is not written must not be looked for. The counters come with the scheduler's file, that
@@ -44243,12 +44164,6 @@ static void ckr__nt_say_parts(ckr__nt_job *x)
                      "Nanotron reads its counters only with the scheduler: step, samples and "
                      "tokens start at 0 again",
                      "keep optimizer and schedule, or --mode transfer");
-}
-
-static void ckr__nt_emit_latest(ckr__nt_job *x)
-{
-    const char *latest = ckr__printf(x->c, "%lld", (long long)x->step);
-    ckr__out_text(x->out, "latest.txt", latest, latest ? strlen(latest) : 0);
 }
 
 /* >>nanotron.adopt ------------------------------------------------------------ */
@@ -44728,14 +44643,33 @@ static bool ckr__nt_adopted(ckr__nt_job *x)
     return ckr__going(x->c);
 }
 
+/* What is written, once all has its place. */
+static void ckr__nt_files(ckr__nt_job *x)
+{
+    const char *latest = ckr__printf(x->c, "%lld", (long long)x->step);
+    ckr__nt_say_topology(x);
+    ckr__nt_say_exclude(x);
+    ckr__nt_emit_weights(x);
+    if (x->optimizer) {
+        ckr__nt_emit_optimizer_config(x);
+        ckr__nt_emit_ranks(x, CKR__NT_OPTIMIZER_ROW, ckr__nt_optimizer_file);
+        ckr__nt_say_head(x);
+    }
+    ckr__nt_say_parts(x);
+    ckr__nt_config_run(x);
+    if (x->scheduler) ckr__nt_emit_ranks(x, CKR__NT_SCHEDULER_ROW, ckr__nt_scheduler_file);
+    if ((x->nt->f.n_files[CKR__NT_RANDOM] || (x->nt->adopted && x->s->n_rng)) &&
+        !(x->t->without & CKR_RNG))
+        ckr__nt_emit_ranks(x, CKR__NT_RANDOM_ROW, ckr__nt_random_file);
+    ckr__nt_emit_metadata(x);
+    ckr__nt_emit_config(x);
+    ckr__nt_emit_loose(x);
+    ckr__nt_emit_model_config(x);
+    ckr__out_text(x->out, "latest.txt", latest, latest ? strlen(latest) : 0);
+}
+
 static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
-    static void (*const files[])(ckr__nt_job *x) = {
-        ckr__nt_say_topology, ckr__nt_say_exclude, ckr__nt_emit_weights, ckr__nt_emit_optimizer,
-        ckr__nt_say_parts, ckr__nt_config_run, ckr__nt_emit_scheduler, ckr__nt_emit_random,
-        ckr__nt_emit_metadata, ckr__nt_emit_config, ckr__nt_emit_loose, ckr__nt_emit_model_config,
-        ckr__nt_emit_latest
-    };
     ckr__nt_job x = CKR_ZERO;
     x.c = c;
     x.s = s;
@@ -44754,13 +44688,15 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     if (x.nt->of.ep > 1)
         ckr__refuse_int(c, CKR_ITEM_EP_SIZE, "ep", x.nt->of.ep, 1,
                         "the checkpoint's experts are spread over ranks, which Nanotron's current "
-                        "version cannot do",
-                        NULL);
-    if (c->refused || ckr__nt_schedule_plan(&x) != CKR_OK || c->refused ||
-        ckr__nt_items(&x) != CKR_OK || ckr__nt_vocabulary(&x) != CKR_OK ||
-        ckr__nt_cut_items(&x) != CKR_OK || ckr__nt_stages(&x) != CKR_OK)
-        return c->err->code;
-    for (size_t i = 0; i < sizeof files / sizeof *files && ckr__going(c); i++) files[i](&x);
+                        "version cannot do", NULL);
+    if (ckr__going(c)) ckr__nt_schedule_plan(&x);
+    if (ckr__going(c)) ckr__nt_items(&x);
+    if (ckr__going(c)) ckr__nt_vocabulary(&x);
+    if (ckr__going(c)) {               /* both say what cannot be, before one stops         */
+        ckr__nt_cut_items(&x);
+        if (!ckr__failed(c)) ckr__nt_stages(&x);
+    }
+    if (ckr__going(c)) ckr__nt_files(&x);
     return c->err->code;
 }
 
