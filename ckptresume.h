@@ -5196,6 +5196,26 @@ static uint64_t ckr__nonfinite_mask(ckr_dtype t)
     }
 }
 
+#ifdef CKR__X64
+/* All (w & mask) + low of n bytes, in one word; n is a multiple of 64. */
+CKR__TARGET("avx2")
+static uint64_t ckr__nonfinite_avx2(const uint8_t *p, uint64_t n, uint64_t mask, uint64_t low)
+{
+    const __m256i m = _mm256_set1_epi64x((long long)mask), l = _mm256_set1_epi64x((long long)low);
+    __m256i a = _mm256_setzero_si256(), b = a;
+    uint64_t any[4];
+    for (; n; n -= 64, p += 64) {
+        const __m256i x = _mm256_loadu_si256((const __m256i *)(const void *)p);
+        const __m256i y = _mm256_loadu_si256((const __m256i *)(const void *)(p + 32));
+        a = _mm256_or_si256(a, _mm256_add_epi64(_mm256_and_si256(x, m), l));
+        b = _mm256_or_si256(b, _mm256_add_epi64(_mm256_and_si256(y, m), l));
+    }
+    _mm256_storeu_si256((__m256i *)(void *)any, _mm256_or_si256(a, b));
+    _mm256_zeroupper();
+    return any[0] | any[1] | any[2] | any[3];
+}
+#endif
+
 /* Is one of the values in n bytes of this machine's order not finite? One that is carries into its
    sign's place when the mask's last bit is added, and no further. */
 static bool ckr__nonfinite(ckr_dtype t, const uint8_t *p, uint64_t n)
@@ -5207,16 +5227,12 @@ static bool ckr__nonfinite(ckr_dtype t, const uint8_t *p, uint64_t n)
         return memchr(p, 0x80, (size_t)n) != NULL;
     if (!mask) return false;
 #ifdef CKR__X64
-    const __m128i m = _mm_set1_epi64x((long long)mask), l = _mm_set1_epi64x((long long)low);
-    __m128i a = _mm_setzero_si128(), b = a;
-    for (; n >= 32; n -= 32, p += 32) {
-        const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
-        const __m128i y = _mm_loadu_si128((const __m128i *)(const void *)(p + 16));
-        a = _mm_or_si128(a, _mm_add_epi64(_mm_and_si128(x, m), l));
-        b = _mm_or_si128(b, _mm_add_epi64(_mm_and_si128(y, m), l));
+    if (ckr__cpu() & CKR__CPU_AVX2) {
+        const uint64_t part = n & ~(uint64_t)63;
+        any = ckr__nonfinite_avx2(p, part, mask, low);
+        p += part;
+        n -= part;
     }
-    a = _mm_or_si128(a, b);
-    any = (uint64_t)_mm_cvtsi128_si64(_mm_or_si128(a, _mm_unpackhi_epi64(a, a)));
 #endif
     for (; n >= 8; n -= 8, p += 8) {
         memcpy(&w, p, 8);
@@ -8664,22 +8680,27 @@ static ckr_result ckr__zip_end_parse(ckr__zip *z, const uint8_t *tail, size_t n,
     return CKR_OK;
 }
 
-/* The end record nearest the end whose comment reaches exactly to the slice's last byte. */
+/* The end record nearest the end whose comment reaches exactly to the slice's last byte. Comments
+   are rare and their longest is 64 KiB: as much is read only where a short end has no record, or
+   cuts what stands before it. */
 static ckr_result ckr__zip_end(ckr__zip *z)
 {
-    size_t n = z->size < 65535 + 42 ? (size_t)z->size : 65535 + 42, i;
-    uint8_t *tail = (uint8_t *)ckr__heap_alloc(z->c, n);
-    if (!tail) return CKR_E_NOMEM;
-    ckr_result r = ckr__file_read(z->c, z->file, z->base + (z->size - n), tail, n);
-    if (r == CKR_OK) {
-        for (i = n >= 22 ? n - 22 + 1 : 0; i > 0; i--)
+    const size_t most = z->size < 65535 + 42 ? (size_t)z->size : 65535 + 42;
+    size_t n = most < 1024 ? most : 1024, i = 0;
+    uint8_t *tail = (uint8_t *)ckr__heap_alloc(z->c, most);
+    ckr_result r = tail ? CKR_OK : CKR_E_NOMEM;
+    for (;; n = most) {
+        if (r == CKR_OK) r = ckr__file_read(z->c, z->file, z->base + (z->size - n), tail, n);
+        for (i = r == CKR_OK && n >= 22 ? n - 22 + 1 : 0; i > 0; i--)
             if (ckr__load_u32(tail + i - 1) == 0x06054b50 &&
                 ckr__load_u16(tail + i + 19) == n - (i - 1) - 22) break;
-        r = i ? ckr__zip_end_parse(z, tail, n, i - 1)
-              : ckr__zip_fail(z, CKR_ITEM_ZIP_END, z->size,
-                              "no end record at the end: truncated, or bytes follow the archive");
+        if (i > 20 || n == most || r != CKR_OK) break;
     }
-    ckr__heap_free(z->c, tail, n);
+    if (i) r = ckr__zip_end_parse(z, tail, n, i - 1);
+    else if (r == CKR_OK)
+        r = ckr__zip_fail(z, CKR_ITEM_ZIP_END, z->size,
+                          "no end record at the end: truncated, or bytes follow the archive");
+    ckr__heap_free(z->c, tail, most);
     return r;
 }
 

@@ -645,6 +645,41 @@ static void unwritable(void)
     }
 }
 
+/* The end record is found behind a comment of any length, those too that end a short look at the
+   file's end, or that cut what stands before it. One that is longer than it says is none. */
+static void comments(void)
+{
+    static const size_t lengths[] = { 0, 1, 980, 981, 982, 1001, 1002, 1003, 1024, 65534, 65535 };
+    static const uint8_t text[65536] = { 0 }, none[] = "\x80\2N.";
+    static memio m;
+    size_t i, odd;
+    for (i = 0; i < 2 * sizeof lengths / sizeof *lengths; i++) {
+        ckr_open_desc desc = CKR_ZERO;
+        ckr_env e = CKR_ZERO;
+        ckr_ckpt *k = NULL;
+        ckr_error err;
+        uint32_t file = 0;
+        ckr__zip z;
+        archive a = archive_of(none, sizeof none - 1);
+        ckr__store_u16(a.data + a.n - 2, (uint16_t)lengths[i / 2]);
+        odd = i % 2;
+        archive_put(&a, text, lengths[i / 2] + odd);
+        memset(&m, 0, sizeof m);
+        memio_put(&m, "/f.pt", a.data, a.n);
+        e.io = memio_io(&m);
+        desc.env = &e;
+        CHECK_INT(ckr_ckpt_create(&desc, &k, &err), CKR_OK);
+        k->ctx.err = &err;
+        CHECK_INT(ckr__file_open(&k->ctx, "/f.pt", &file), CKR_OK);
+        ckr__zip_open(&k->ctx, file, 0, a.n, &z);
+        CHECK_INT(err.item, odd ? CKR_ITEM_ZIP_END : 0);
+        if (!odd) CHECK_INT(z.n, 10);
+        ckr_ckpt_close(k);
+        memio_free(&m);
+        free(a.data);
+    }
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -655,6 +690,7 @@ int main(int argc, char **argv)
     RUN(embedded_twice);
     RUN(meta_parameter);
     RUN(packed);
+    RUN(comments);
     RUN(numpy_keep_order);
     RUN(numpy_scalars);
     RUN(python2_names);
