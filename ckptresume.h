@@ -25055,9 +25055,12 @@ typedef struct ckr__need {
     const char *why;           /* of the entry: what happens                             */
     const char *remedy;        /* NULL: the usual one                                    */
 } ckr__need;
-enum { CKR__STOPS, CKR__SKIPS, CKR__FRESH, CKR__LOSES, CKR__UNNAMED };
-/* Nobody asks but where: no schedule was read; and the optimizer's groups have had one. */
-enum { CKR__ALWAYS, CKR__UNSCHEDULED, CKR__SCHEDULE_GONE };
+enum {
+    CKR__STOPS, CKR__SKIPS, CKR__FRESH, CKR__LOSES, CKR__UNNAMED, CKR__OPENS, CKR__UNCOUNTED
+};
+/* Nobody asks but where: no schedule was read; and the optimizer's groups have had one; a file of a
+   higher number is there; the run had a rank of this number. */
+enum { CKR__ALWAYS, CKR__UNSCHEDULED, CKR__SCHEDULE_GONE, CKR__GAP, CKR__EACH_RANK };
 
 /* What its framework does with schedules. */
 typedef struct ckr__schedules {
@@ -36295,15 +36298,20 @@ static ckr_result ckr__mentions(ckr__ctx *c, const char *path, const char *text,
      CKR__SKIPS   it goes on without more than the file
      CKR__FRESH   it finds no checkpoint, and begins a new run
      CKR__LOSES   it goes on without what the file holds; or whether it asks is told by no file
-   A row CKR__UNNAMED has no consequence: the bytes of such files tell their place in a tensor, and
-   not of which tensor (ckr__unseen_say). */
+   Other rows are of files that are there:
+     CKR__OPENS      it opens each of them: one that cannot be read is refused as it would be there
+     CKR__UNNAMED    their bytes tell their place in a tensor, and not of which tensor
+     CKR__UNCOUNTED  how many there have been is in no file: check says so (ckr__unseen_say) */
 
-static ckr_result ckr__need_there(ckr__ctx *c, const char *dir, const char *files, bool *there)
+typedef struct ckr__found { ckr__rankfile *items; uint64_t n; } ckr__found;
+
+/* What there is of these patterns. */
+static ckr_result ckr__need_list(ckr__ctx *c, const char *dir, const char *files, ckr__found *out)
 {
-    ckr__rankfile f;
     ckr__dirlist l;
-    *there = false;
-    for (size_t n; *files && !*there; files += n, files += *files == ' ') {
+    ckr__rankfile f;
+    memset(out, 0, sizeof *out);
+    for (size_t n; *files; files += n, files += *files == ' ') {
         n = strcspn(files, " ");
         const char *word = ckr__strndup(c, files, n), *in = dir;
         for (; word && in && ckr__starts(word, "../"); word += 3) in = ckr__parent(c, in);
@@ -36317,13 +36325,67 @@ static ckr_result ckr__need_there(ckr__ctx *c, const char *dir, const char *file
         if (ckr__path_kind(c, in) != CKR_FILE_DIR) continue;
         ckr_result r = ckr__dir_list(c, in, &l);
         if (r != CKR_OK) return r;
-        for (uint64_t i = 0; i < l.n && !*there; i++) {
+        for (uint64_t i = 0; i < l.n; i++) {
             const char *s = l.items[i]->name;
             if (l.items[i]->is_dir) s = ckr__printf(c, "%s/", s);
-            *there = s && ckr__form_match(word, s, &f);
+            if (!s || !ckr__form_match(word, s, &f)) continue;
+            f.rel = s;
+            f.path = ckr__path_join(c, in, l.items[i]->name);
+            *CKR__PUSH(ckr__rankfile, c, out->items, out->n) = f;
         }
     }
     return c->err->code;
+}
+
+static ckr_result ckr__need_there(ckr__ctx *c, const char *dir, const char *files, bool *there)
+{
+    ckr__found l;
+    const ckr_result r = ckr__need_list(c, dir, files, &l);
+    *there = l.n > 0;
+    return r;
+}
+
+/* The name of the lowest number that has no file and should have one; NULL: there is none. */
+static ckr_result ckr__need_number(ckr__ctx *c, const ckr__need *row, const char *dir,
+                                   const ckr_state *s, const char **name)
+{
+    const int axis = strstr(row->files, "{rank") ? CKR__RANK : CKR__N;
+    ckr__rankfile gone = CKR_ZERO;
+    ckr__found l;
+    uint32_t first = 0, top = 0;
+    ckr_result r = ckr__need_list(c, dir, row->files, &l);
+    bool *has = CKR__NEW_N(c, bool, l.n + 1);
+    *name = NULL;
+    if (r != CKR_OK || !has) return c->err->code;
+    for (uint64_t i = 0; i < l.n; i++) {
+        const uint32_t at = l.items[i].at[axis];
+        if (at < l.n) has[at] = true;
+        if (at >= top) top = at + 1;
+    }
+    while (has[first]) first++;
+    if (row->when == CKR__EACH_RANK && s->topology.ranks > 0 && (uint32_t)s->topology.ranks > top)
+        top = (uint32_t)s->topology.ranks;
+    if (!l.n || first >= top) return CKR_OK;
+    const char *form = ckr__strndup(c, row->files, strcspn(row->files, " "));
+    if (form && (first || !strchr(form, '['))) ckr__at_set(&gone, axis, first, 0);
+    *name = form ? ckr__form_name(c, form, &gone) : NULL;
+    return c->err->code;
+}
+
+/* Every byte of what is there, as the loader reads it. */
+static ckr_result ckr__need_open(ckr__ctx *c, const ckr__need *row, const char *dir)
+{
+    ckr__found l;
+    ckr_result r = ckr__need_list(c, dir, row->files, &l);
+    for (uint64_t i = 0; i < l.n && r == CKR_OK; i++) {
+        ckr_format format = CKR_FORMAT_AUTO;
+        ckr_node *root;
+        uint32_t file;
+        r = ckr__file_open(c, l.items[i].path, &file);
+        if (r == CKR_OK) r = ckr__doc_load(c, file, &format, &root);
+        if (r != CKR_OK && r != CKR_E_NOMEM) r = ckr__remedy(c->err, r, row->remedy);
+    }
+    return r;
 }
 
 /* Does anybody ask for the row's file? */
@@ -36364,17 +36426,25 @@ static ckr_result ckr__needs_say(ckr__ctx *c, const ckr__need *row, const char *
     ckr_result r = CKR_OK;
     if (!row || ckr__path_kind(c, dir) != CKR_FILE_DIR) return c->err->code;
     for (; row->files && r == CKR_OK; row++) {
-        if (row->then == CKR__UNNAMED) continue;
         bool there = !run && ckr__starts(row->files, "../"), asked = false;
-        if (!there) r = ckr__need_there(c, dir, row->files, &there);
-        if (r == CKR_OK && !there) r = ckr__need_asked(c, row, dir, s, &asked);
-        if (!asked) continue;
         const char *name = ckr__starts(row->files, "../") ? row->files + 3 : row->files;
-        r = ckr__say(c, then[row->then].code, then[row->then].severity,
-                     ckr__need_name(c, name), NULL, NULL,
+        if (row->then == CKR__OPENS) r = ckr__need_open(c, row, dir);
+        if (row->then >= CKR__UNNAMED) continue;
+        if (row->when >= CKR__GAP) {
+            r = ckr__need_number(c, row, dir, s, &name);
+            asked = name != NULL;
+        } else {
+            if (!there) r = ckr__need_there(c, dir, row->files, &there);
+            if (r == CKR_OK && !there) r = ckr__need_asked(c, row, dir, s, &asked);
+            name = ckr__need_name(c, name);
+        }
+        if (!asked) continue;
+        r = ckr__say(c, then[row->then].code, then[row->then].severity, name, NULL, NULL,
                      ckr__printf(c, "it is not there: %s", row->why),
-                     row->remedy ? row->remedy : "bring the file back, or convert: it is written "
-                                                 "anew then");
+                     row->remedy              ? row->remedy
+                     : row->when >= CKR__GAP ? ckr__bring_back
+                                              : "bring the file back, or convert: it is written "
+                                                "anew then");
     }
     return r;
 }
@@ -36436,6 +36506,10 @@ static ckr_result ckr__unseen_say(ckr__ctx *c, const ckr_ckpt *k)
 {
     const uint32_t n = k->ctx.n_files;
     const ckr__dialect *d = k->state.dialect ? ckr__dialect_find(k->state.dialect) : NULL;
+    for (const ckr__need *row = d ? d->needs : NULL; row && row->files; row++)
+        if (row->then == CKR__UNCOUNTED)
+            ckr__say(c, "CKR_W_LAST_UNSEEN", CKR_CHANGED, row->files, NULL, NULL, row->why,
+                     row->remedy);
     ckr__unseen u = { CKR__NEW_N(c, uint64_t, n), CKR__NEW_N(c, bool, n) };
     ckr__map first = { c, NULL, 0, 0 };
     uint64_t *many = CKR__NEW_N(c, uint64_t, n), at, unseen = 0;
@@ -37800,6 +37874,7 @@ typedef struct ckr__optim {
     uint32_t        index;     /* of the optimizer                                       */
     const char     *key;       /* what it is under: a name, where it has one parameter; or NULL */
     uint64_t        first_group, n_groups;     /* result: of the state                     */
+    int             room;      /* result: of ckr__optim_room, where nothing matched      */
 } ckr__optim;
 
 typedef struct ckr__optim_param {      /* a number of an optimizer's state dict        */
@@ -38413,9 +38488,34 @@ static ckr_result ckr__optim_by_number(ckr__script *x, const ckr__optim *o, ckr_
     return x->c->err->code;
 }
 
+/* May these numbers be parameters of the model, by their shapes and how many there are? 0: of those
+   that no optimizer before has, 1: of all only, 2: of none. */
+static int ckr__optim_room(ckr__script *x, const ckr__optim_param *p, uint64_t n)
+{
+    uint64_t others = 0;
+    if (!x->n_params || n > CKR__OPTIM_GUESS || !ckr__optim_tries(x, x->n_params)) return 0;
+    for (uint64_t i = 0; i < x->s->n_groups; i++) others += x->s->groups[i].n_params;
+    int worst = others + n > x->n_params;
+    for (uint64_t i = 0; i < n && worst < 2; i++) {
+        uint64_t want = 0, all = 0, left = 0;
+        if (!p[i].like) continue;
+        for (uint64_t k = 0; k < n; k++)
+            want += p[k].like && ckr__same_dims(p[k].like->n_dims, p[k].like->shape,
+                                                p[i].like->n_dims, p[i].like->shape);
+        for (uint64_t k = 0; k < x->n_params; k++) {
+            if (!ckr__optim_fits(&p[i], x->params[k])) continue;
+            all++;
+            left += !ckr__optim_had(x, x->params[k]->name);
+        }
+        if (want > all) worst = 2;
+        else if (want > left) worst = 1;
+    }
+    return worst;
+}
+
 /* `ordered`: the model's file kept the order in which the parameters were registered. */
-static ckr_result ckr__optim_name(ckr__script *x, const ckr__optim *o, ckr__optim_param *p,
-                                  uint64_t n, bool ordered)
+static ckr_result ckr__optim_name(ckr__script *x, ckr__optim *o, ckr__optim_param *p, uint64_t n,
+                                  bool ordered)
 {
     const ckr_open_desc *d = x->desc;
     uint64_t named = 0;
@@ -38454,6 +38554,7 @@ static ckr_result ckr__optim_name(ckr__script *x, const ckr__optim *o, ckr__opti
         x->only = NULL;
         matched = ckr__optim_match(x, p, n, ordered, &proven);
     }
+    if (!matched) o->room = ckr__optim_room(x, p, n);
     if (!matched && ckr__optim_by_number(x, o, p, n) == CKR_OK)
         return ckr__say(x->c, "CKR_W_PARAM_NAMES", CKR_APPROX, o->rel, NULL, NULL,
                         "the optimizer's file numbers its parameters, and shapes do not settle "
@@ -41539,6 +41640,13 @@ static const ckr__need ckr__verl_needs[] = {
     /* trainer/ppo/ray_trainer.py: _load_checkpoint; trainer/sft_trainer.py: one a data rank */
     { CKR__LOSES, CKR__ALWAYS, "data.pt data_{rank}.pt ../data.pt", NULL,
       "verl takes the data from their beginning: samples that were seen come again", NULL },
+    /* utils/checkpoint/checkpoint_handler.py: _load_dataloader_state, by the data rank */
+    { CKR__LOSES, CKR__EACH_RANK, "data_{rank}.pt", NULL,
+      "the SFT trainer has one for each data rank, and this one takes the data from their "
+      "beginning; with Ulysses' sequence parallelism several ranks are one data rank",
+      "bring it back, or copy data_0.pt to it: they say the same on all ranks" },
+    { CKR__OPENS, CKR__ALWAYS, "data.pt data_{rank}.pt", NULL, NULL,
+      "bring the file back; without it verl takes the data from their beginning" },
     { 0, 0, NULL, NULL, NULL, NULL }
 };
 static const ckr__dialect ckr__verl = {
@@ -46337,7 +46445,7 @@ static ckr_result ckr__ac_load(ckr__ac *r, ckr__ac_file *f)
 /* Its state dict, for the kit. */
 static ckr__optim ckr__ac_part(const ckr__ac_file *f)
 {
-    const ckr__optim o = { f->part, f->path, f->rel, f->index, NULL, 0, 0 };
+    const ckr__optim o = { f->part, f->path, f->rel, f->index, NULL, 0, 0, 0 };
     return o;
 }
 
@@ -46439,12 +46547,32 @@ static ckr_result ckr__ac_models(ckr__ac *r)
 
 /* >>accelerate.optimizer ------------------------------------------------------ */
 
+/* An optimizer is there, and no model whose parameters it could have. */
+static void ckr__ac_no_model(ckr__ac *r, const ckr__ac_file *f, bool sure)
+{
+    uint32_t next = 1;
+    while (ckr__ac_nth(r, CKR__AC_MODEL, next)) next++;
+    const ckr__ac_file *last = ckr__ac_nth(r, CKR__AC_MODEL, next - 1);
+    ckr__say(r->c, sure ? "CKR_E_RESUME_STOPS" : "CKR_W_RESUME_LOSES", sure ? CKR_ERROR : CKR_LOST,
+             ckr__printf(r->c, "%s_%u.%s", last && *last->rel == 'p' ? "pytorch_model" : "model",
+                         (unsigned)next, last && *last->rel == 'p' ? "bin" : "safetensors"),
+             NULL, NULL,
+             ckr__printf(r->c, sure ? "it is not there: %s has state of shapes that no parameter "
+                                      "of the models here has; load_state opens the file of each "
+                                      "model, and stops"
+                                    : "it is not there: the parameters here have another "
+                                      "optimizer than %s; where they do not share them, load_state "
+                                      "opens the file of one more model, and stops", f->rel),
+             "bring the model's file back");
+}
+
 static void ckr__ac_optimizer(ckr__ac *r, ckr__ac_file *f, bool ordered)
 {
     ckr__optim o = ckr__ac_part(f);
     ckr__optim_read(&r->of, &o, ordered);
     f->first_group = o.first_group;
     f->n_groups = o.n_groups;
+    if (!ckr__failed(r->c) && o.room && !r->trainer) ckr__ac_no_model(r, f, o.room > 1);
 }
 
 static ckr_result ckr__ac_optimizers(ckr__ac *r)
@@ -48238,16 +48366,27 @@ static const ckr__need ckr__ac_needs[] = {
       "the file and stops; where it did not, the script keeps the scheduler elsewhere",
       "bring the file back, or restore the scheduler in the script" },
     /* checkpointing.py: load_accelerator_state, by number; accelerator.py: load_state */
-    { CKR__STOPS, CKR__ALWAYS, "optimizer.bin", "optimizer_{n}.bin",
+    { CKR__STOPS, CKR__GAP, "model[_{n}].safetensors pytorch_model[_{n}].bin", NULL,
+      "the files of later models are there: load_state opens this one first, and stops", NULL },
+    { CKR__STOPS, CKR__GAP, "optimizer[_{n}].bin", NULL,
       "the files of later optimizers are there: load_state opens this one first, and stops", NULL },
-    { CKR__STOPS, CKR__ALWAYS, "scheduler.bin", "scheduler_{n}.bin",
+    { CKR__STOPS, CKR__GAP, "scheduler[_{n}].bin", NULL,
       "the files of later schedulers are there: load_state opens this one first, and stops", NULL },
-    { CKR__STOPS, CKR__ALWAYS, "custom_checkpoint_0.pkl", "custom_checkpoint_{n}.pkl",
+    { CKR__STOPS, CKR__GAP, "custom_checkpoint_{n}.pkl", NULL,
       "later ones are there: load_state counts other files than objects, and stops", NULL },
+    { CKR__LOSES, CKR__GAP, "dl_state_dict[_{n}].bin", NULL,
+      "those of later data loaders are there: load_state goes on, and this one begins anew", NULL },
     { CKR__LOSES, CKR__ALWAYS, "optimizer_1.bin", "scheduler_1.bin",
       "there is a second scheduler: where the run has a second optimizer, load_state stops", NULL },
     { CKR__LOSES, CKR__ALWAYS, "scheduler_1.bin", "optimizer_1.bin",
       "there is a second optimizer: where the run has a second scheduler, load_state stops", NULL },
+    { CKR__OPENS, CKR__ALWAYS, "custom_checkpoint_{n}.pkl dl_state_dict[_{n}].bin "
+                               "sampler[_{n}].bin scaler.pt", NULL, NULL,
+      "bring the file back: load_state opens it, and stops" },
+    { CKR__UNCOUNTED, CKR__ALWAYS, "custom_checkpoint_*.pkl", NULL,
+      "how many objects, models, optimizers, schedulers and data loaders the run had is in no "
+      "file: were the last file of a kind lost, nothing here would tell, and load_state would "
+      "stop, or begin a data loader anew", "count the files, and what the script registers" },
     { 0, 0, NULL, NULL, NULL, NULL }
 };
 static const ckr__need ckr__hf_needs[] = {
@@ -48269,6 +48408,9 @@ static const ckr__need ckr__hf_needs[] = {
     { CKR__STOPS, CKR__ALWAYS, "latest", "global_step{step}/",
       "DeepSpeed finds no checkpoint, and the Trainer stops",
       "bring it back: the name of the directory global_stepN is all that it holds" },
+    /* trainer.py: _load_scaler */
+    { CKR__OPENS, CKR__ALWAYS, "scaler.pt", NULL, NULL,
+      "bring the file back: the Trainer opens it, and stops" },
     { 0, 0, NULL, NULL, NULL, NULL }
 };
 static const ckr__dialect ckr__accelerate = {

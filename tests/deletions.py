@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """deletions.py TOOL CORPUS: does `check` say what the framework will do when a file is gone or misplaced?
 
-Of each checkpoint a copy of links is made, without one file, or with two files of one kind in each other's place, and
-`check` and `plan` are asked. A row passes when they say so: by their exit code, or by an entry that names the file; or
-when FACTS tells that the framework does not open the file, or that nothing in any file tells what was done. Two files
-that can change places unseen must be counted by `check` of the whole checkpoint (CKR_W_SWAP_UNSEEN).
+Of each checkpoint a copy of links is made, without one file, with one of no bytes, or with two files of one kind in
+each other's place, and `check` and `plan` are asked. A row passes when they say so: by their exit code, or by an
+entry that names the file; or when FACTS tells that the framework does not open the file, or that nothing in any file
+tells what was done. A file of no bytes must be refused by both, but for those of EMPTY. Two files that can change
+places unseen must be counted by `check` of the whole checkpoint (CKR_W_SWAP_UNSEEN).
 
 One checkpoint of each layout, and neighbours only; --all: each checkpoint of the corpus, and each pair. --table prints
 every row: checkpoint, what was done, the items of check and plan, and what the framework does, from its source.
@@ -123,6 +124,15 @@ UNSEEN = [
     ("nanotron/", r"model/.*\.safetensors", "serialize/weights.py: load_weights; each tensor is called data"),
     ("", r"\.distcp", "torch/distributed/checkpoint/filesystem.py: .metadata has file, offset and length alone"),
 ]
+# Files whose bytes the framework does not read, and other steps than the one that it takes.
+EMPTY = [
+    (r"", r"generation_config|training_args|huggingface/|main\.log|/DONE_", "see FACTS"),
+    ("nanotron/", r"config\.yaml|random/", "see FACTS"),
+    ("dcp/tt", r"step-10/\.metadata", "components/checkpoint.py: step-20 is taken, which is reported"),
+    ("dcp/tt", r"step-20/", "it is another step: step 10 is the one that is reported"),
+    ("rawdcp/olmo", r"\.metadata\.json", "train/checkpoint.py: only its presence is asked for before a run goes on"),
+    ("llmc/p1", r"00000006", "it is another step"),
+]
 SEVERE = ("changed", "approx", "lost", "error")
 
 
@@ -179,6 +189,8 @@ class Case:
         self.ckpt = os.path.join(os.path.abspath(corpus), name, "ckpt")
         self.files = files_of(self.ckpt)
         self.scratch = os.path.join(scratch, name.replace("/", "-"))
+        self.nothing = os.path.join(scratch, "nothing")
+        open(self.nothing, "w").close()
         self.base = self.asked(dict(zip(self.files, self.files)), "base")
         self.rows = []
 
@@ -194,6 +206,7 @@ class Case:
         for f in self.files:
             kinds.setdefault(re.sub(r"\d+", "#", f), []).append(f)
         jobs = [("without", f, None) for f in self.files] if len(self.files) > 1 else []
+        jobs += [("empty", f, None) for f in self.files]
         for k in kinds.values():
             pairs = itertools.combinations(k, 2) if self.every else zip(k, k[1:])
             jobs += [("swap", a, b) for a, b in pairs if not same_bytes(self.ckpt, a, b)]
@@ -205,14 +218,26 @@ class Case:
         was, before = self.base[0][verb]
         return rc != 0 and rc != was, {e for e in entries - before if e[1] in SEVERE or e[0] == "CKR_NEWER_STEP"}
 
+    def emptied(self, said, a):
+        then, why = fact(self.name, a)
+        row = next((r for r in EMPTY if self.name.startswith(r[0]) and re.search(r[1], f"/{a}")), None)
+        ok = bool(row) or all(said[v][0] != 0 for v in said)
+        items = [" ".join(sorted(e[0] for e in self.new(said, v)[1])) or f"exit {said[v][0]}" for v in said]
+        then, why = (then, row[2]) if row else ("refused", why)
+        return ok, then, (self.name, f"{a} of no bytes", *items, then, why), (a, a)
+
     def run(self, n, job):
         how, a, b = job
         files = dict(zip(self.files, self.files))
         if how == "without":
             del files[a]
+        elif how == "empty":
+            files[a] = self.nothing
         else:
             files[a], files[b] = b, a
         said, _ = self.asked(files, str(n))
+        if how == "empty":
+            return self.emptied(said, a)
         spoken = [r or any(named(e[2], f) for e in new for f in ([a] if how == "without" else [a, b]))
                   for r, new in (self.new(said, v) for v in ("check", "plan"))]
         then, why = fact(self.name, a)

@@ -786,7 +786,7 @@ static void leftovers_come_back(void)
     size_t i;
     copy_file("in/0/random_states_0.pkl", "in/0/custom_checkpoint_0.pkl");
     copy_text("in/0/notes.txt", "kept");
-    copy_text("in/0/sampler.bin", "no pickle");
+    copy_file("in/0/random_states_1.pkl", "in/0/sampler.bin");
     if (convert("in/0", SEQ, "w/out", 3))
         for (i = 0; i < 3; i++) {
             const memio_file *f, *g;
@@ -799,6 +799,65 @@ static void leftovers_come_back(void)
     memio_remove(&disk, "w/out");
     for (i = 0; i < 3; i++) {
         snprintf(a, sizeof a, "in/0/%s", rel[i]);
+        memio_remove(&disk, a);
+    }
+}
+
+/* What load_state does with the files of a run that has two of everything and three objects. */
+static void gone_or_damaged(void)
+{
+    static const char *const from[][2] = {
+        { "pytorch_model.bin", "pytorch_model_1.bin" }, { "optimizer.bin", "optimizer_1.bin" },
+        { "scheduler.bin", "scheduler_1.bin" },
+        { "random_states_0.pkl", "custom_checkpoint_0.pkl" },
+        { "random_states_0.pkl", "custom_checkpoint_1.pkl" },
+        { "random_states_0.pkl", "custom_checkpoint_2.pkl" },
+        { "random_states_0.pkl", "dl_state_dict.bin" }, { "random_states_0.pkl", "sampler_1.bin" }
+    };
+    static const struct { const char *rel, *code; } gone[] = {
+        { "pytorch_model_1.bin", "CKR_W_RESUME_LOSES" },
+        { "optimizer.bin", "CKR_E_RESUME_STOPS" },
+        { "scheduler.bin", "CKR_E_RESUME_STOPS" },
+        { "custom_checkpoint_0.pkl", "CKR_E_RESUME_STOPS" },
+        { "custom_checkpoint_1.pkl", "CKR_E_RESUME_STOPS" }, { "custom_checkpoint_2.pkl", NULL }
+    };
+    char a[64], b[64];
+    ckr_report *r = NULL;
+    ckr_ckpt *c;
+    ckr_error e;
+    size_t i;
+    for (i = 0; i < sizeof from / sizeof *from; i++) {
+        snprintf(a, sizeof a, "in/0/%s", from[i][0]);
+        snprintf(b, sizeof b, "in/0/%s", from[i][1]);
+        copy_file(a, b);
+    }
+    for (i = 0; i < sizeof gone / sizeof *gone; i++) {
+        snprintf(a, sizeof a, "in/0/%s", gone[i].rel);
+        copy_file(a, "w/kept");
+        memio_remove(&disk, a);
+        if ((c = open_ok("in/0", -1)) != NULL && CHECK_OK(ckr_ckpt_check(c, &r, &e), &e)) {
+            const ckr_state *s = ckr_ckpt_state(c);
+            const ckr_note *n = gone[i].code ? note_of(s->notes, s->n_notes, gone[i].code) : NULL;
+            CHECK(r->sound == (!gone[i].code || gone[i].code[4] == 'W'));
+            if (gone[i].code && t_check(n != NULL, __FILE__, __LINE__, "without %s", gone[i].rel))
+                CHECK_STR(n->subject, gone[i].rel);
+            CHECK(note_of(r->notes, r->n_notes, "CKR_W_LAST_UNSEEN") != NULL);
+            ckr_report_free(r);
+        }
+        ckr_ckpt_close(c);
+        copy_file("w/kept", a);
+    }
+    for (i = 0; i < sizeof from / sizeof *from; i++) {     /* each is opened, and says nothing */
+        snprintf(a, sizeof a, "in/0/%s", from[i][1]);
+        copy_file(a, "w/kept");
+        copy_text(a, "");
+        CHECK(open_as("in/0", -1, &c, &e) != CKR_OK);
+        CHECK_STR(e.file, a);
+        copy_file("w/kept", a);
+    }
+    memio_remove(&disk, "w/kept");
+    for (i = 0; i < sizeof from / sizeof *from; i++) {
+        snprintf(a, sizeof a, "in/0/%s", from[i][1]);
         memio_remove(&disk, a);
     }
 }
@@ -1073,6 +1132,7 @@ int main(int argc, char **argv)
     RUN(newest_of_a_run);
     RUN(parts_left_out);
     RUN(leftovers_come_back);
+    RUN(gone_or_damaged);
     RUN(refused);
     RUN(under_deepspeed);
     RUN(broken);

@@ -441,6 +441,24 @@ static void actor_and_critic(void)
     memio_remove(&disk, "w/run");
 }
 
+/* What is said of a rank's file of the data: that it is not there, or that it cannot be read. */
+static void data_is(const char *path, const char *bad)
+{
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    d.env = &env;
+    if (ckr_ckpt_open(path, &d, &c, &e) != CKR_OK) {
+        CHECK_STR(e.file, bad);
+    } else {
+        const ckr_state *s = ckr_ckpt_state(c);
+        const ckr_note *n = note_of(s->notes, s->n_notes, "CKR_W_RESUME_LOSES");
+        CHECK(!n == !bad);
+        if (n && bad) CHECK_STR(n->subject, bad);
+    }
+    ckr_ckpt_close(c);
+}
+
 /* The SFT trainer's: no directory for the model, one data file for each rank. */
 static void sft_layout(void)
 {
@@ -451,6 +469,12 @@ static void sft_layout(void)
     copy_file("w/run/global_step_7/data.pt", "w/run/global_step_7/data_1.pt");
     memio_remove(&disk, "w/run/global_step_7/data.pt");
     equals_truth("w/run", F2, "");
+    data_is("w/run", NULL);
+    memio_remove(&disk, "w/run/global_step_7/data_1.pt");
+    data_is("w/run", "data_1.pt");
+    memio_put(&disk, "w/run/global_step_7/data_1.pt", "", 0);
+    data_is("w/run", "w/run/global_step_7/data_1.pt");
+    copy_file("w/run/global_step_7/data_0.pt", "w/run/global_step_7/data_1.pt");
     if (convert("w/run", "w/out", 3)) {
         ranks_are("w/out/global_step_7", 3, 2);
         CHECK(!memio_find(&disk, "w/out/global_step_7/actor"));
