@@ -7679,6 +7679,7 @@ static ckr_node *ckr__yaml_with(ckr__ctx *c, const ckr_node *root, const char *p
 static const char *ckr__yaml_plain(ckr__ctx *c, const ckr_node *v)
 {
     return v->kind == CKR_NODE_STR     ? v->u.str
+           : v->kind == CKR_NODE_BOOL  ? (v->u.b ? "true" : "false")
            : v->kind == CKR_NODE_FLOAT ? ckr__double_text(c, v->u.f, true)
                                        : ckr__printf(c, "%lld", (long long)v->u.i);
 }
@@ -39351,22 +39352,23 @@ typedef struct ckr__fresh {
 } ckr__fresh;
 
 /* The state as a framework without masters has it: what was trained, a parameter's master, is the
-   parameter. Into *own; false: out of memory. */
+   parameter. Into *own, which may be s; false: out of memory. */
 static bool ckr__masters_in(ckr__out *out, const ckr_state *s, ckr_state *own)
 {
+    const ckr_state was = *s;
     ckr__map masters = { out->c, NULL, 0, 0 };
     uint64_t at;
-    *own = *s;
+    *own = was;
     own->tensors = NULL;
     own->n_tensors = 0;
-    for (uint64_t i = 0; i < s->n_tensors; i++)
-        if (!strcmp(s->tensors[i]->slot, "master"))
-            ckr__map_put(&masters, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
-    for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(out->c); i++) {
-        ckr_tensor *t = s->tensors[i];
+    for (uint64_t i = 0; i < was.n_tensors; i++)
+        if (!strcmp(was.tensors[i]->slot, "master"))
+            ckr__map_put(&masters, was.tensors[i]->name, strlen(was.tensors[i]->name), i, NULL);
+    for (uint64_t i = 0; i < was.n_tensors && !ckr__failed(out->c); i++) {
+        ckr_tensor *t = was.tensors[i];
         if (!strcmp(t->slot, "master")) continue;
         if (!strcmp(t->slot, "param") && ckr__map_find(&masters, t->name, strlen(t->name), &at)) {
-            ckr_tensor *master = CKR__DUP(out->c, ckr_tensor, s->tensors[at], 1);
+            ckr_tensor *master = CKR__DUP(out->c, ckr_tensor, was.tensors[at], 1);
             if (!master) break;
             ckr__out_key(out, master, t->name, "param");
             master->slot = "param";
@@ -39492,6 +39494,7 @@ static ckr_node *ckr__fresh_optimizer(ckr__fresh *w)
        ckr__gpt_read(&g, c, out, s, t, CKR_ITEM_...) whose GPT it is, and its sizes; or it refuses
        own = ckr__gpt_as(&g, CKR__GPT_NANOTRON)      the same state under the family's names, fused
                                                      as there, groups and ties with it
+       own = ckr__gpt_adopt(&g, ..., family)         both
 
    and goes on with `own`, whose tensors may be rows of several of the source's (ckr__made). Heads
    are in no shape: the source's configuration tells them, or --heads. */
@@ -39574,6 +39577,7 @@ typedef struct ckr__gpt {
     bool             norms_biased, attention_biased, o_biased, mlp_biased, qk_norm;
     double           epsilon, rope_base;       /* of the norms, of the rotation; 0: not told */
     double           beta2;    /* of its Adam, where no group tells it; 0: not told      */
+    ckr_dtype        as;       /* of the parameters that ckr__gpt_adopt makes            */
 } ckr__gpt;
 
 static bool ckr__gpt_layered(int role)
@@ -40180,6 +40184,18 @@ static ckr_state *ckr__gpt_as(ckr__gpt *g, int family)
     g->out->renamed = true;
     ckr_state *own = ckr__gpt_under(g, &to);
     if (own) ckr__gpt_carry(g, own);
+    return own;
+}
+
+/* What a first save of the family's framework has of the run. NULL: it has refused, or failed. */
+static ckr_state *ckr__gpt_adopt(ckr__gpt *g, ckr__ctx *c, ckr__out *out, const ckr_state *s,
+                                 const ckr_target *t, ckr_item item, int family)
+{
+    ckr_state *own = ckr__gpt_read(g, c, out, s, t, item) ? ckr__gpt_as(g, family) : NULL;
+    if (!own) return NULL;
+    g->as = t->dtype != CKR_DTYPE_NONE ? t->dtype : own->tensors[0]->dtype;
+    if (own->progress.samples < 0 && own->batch > 0)
+        own->progress.samples = ckr__step_done(own) * own->batch;
     return own;
 }
 
@@ -44308,7 +44324,6 @@ typedef struct ckr__nt_adopt {
     ckr__nt     *r;            /* what it becomes                                        */
     ckr_state   *own;          /* the state under Nanotron's names                       */
     ckr_node    *curve;        /* parameters of the schedule                             */
-    ckr_dtype    as;           /* of parameters                                          */
     bool         masters;
 } ckr__nt_adopt;
 
@@ -44362,7 +44377,7 @@ static void ckr__nt_adopt_param(ckr__nt_adopt *a, ckr_tensor *t)
    these. What is trained in 16 bits and was in more has a master. Steps become tensors anew. */
 static void ckr__nt_adopt_tensors(ckr__nt_adopt *a)
 {
-    const bool optimizer = a->x->optimizer, half = optimizer && ckr_dtype_size(a->as) < 4;
+    const bool optimizer = a->x->optimizer, half = optimizer && ckr_dtype_size(a->g.as) < 4;
     ckr_state *own = a->own;
     ckr_tensor **all = NULL;
     uint8_t (*steps)[8] = NULL;
@@ -44387,7 +44402,7 @@ static void ckr__nt_adopt_tensors(ckr__nt_adopt *a)
             p->step = (double)ckr__step_done(own);
         if (!strcmp(t->slot, "master") && ckr_dtype_size(p->dtype) >= 4 && !half) continue;
         if (param && half && wide && !ckr__tensor_find(own, t->name, "master")) {
-            *CKR__PUSH(ckr_tensor *, a->c, all, n) = ckr__made_copy(a->x->out, t, "param", a->as);
+            *CKR__PUSH(ckr_tensor *, a->c, all, n) = ckr__made_copy(a->x->out, t, "param", a->g.as);
             all[n - 1]->split = p->split;
             t = CKR__DUP(a->c, ckr_tensor, t, 1);
             if (t) t->slot = "master";
@@ -44495,24 +44510,20 @@ static void ckr__nt_adopt_groups(ckr__nt_adopt *a)
     ckr_node *no = ckr__make_bool(c, false), *none = ckr__make(c, CKR_NODE_NONE),
              *betas = ckr__tuple_node(c, 2, ckr__make_float(c, 0.9), ckr__make_float(c, 0.999));
     bool coupled = false, told = true;
-    double wd;
     for (uint64_t i = 0; i < a->own->n_groups && !ckr__failed(c); i++) {
         ckr_group *g = &a->own->groups[i];
-        ckr_node *d;
-        if (ckr__gpt_off(ckr_node_get(g->hyper, "decoupled_weight_decay")) &&
-            ckr_node_f64(ckr_node_get(g->hyper, "weight_decay"), &wd) && wd > 0)
-            coupled = true;
+        coupled = coupled || (ckr__gpt_off(ckr_node_get(g->hyper, "decoupled_weight_decay")) &&
+                              ckr__num_at(g->hyper, "weight_decay", 0) > 0);
         told = told && ckr_node_get(g->hyper, "betas") && ckr_node_get(g->hyper, "weight_decay");
-        d = ckr__make_dict(
+        ckr_node *d = ckr__make_dict(
             c, "lr", ckr__make_float(c, 0), "weight_decay", ckr__make_float(c, 0), "betas", betas,
             "eps", ckr__make_float(c, 1e-8), "amsgrad", no, "maximize", no, "foreach", none,
             "capturable", no, "differentiable", no, "fused", no, "decoupled_weight_decay",
             ckr__make_bool(c, true), CKR__END);
-        for (uint64_t k = 0; k < 2 * ckr__dict_n(d); k += 2) {
-            ckr_node *v = ckr__dict_value(g->hyper, d->u.items[k]->u.str);
-            if (v && !ckr__is_str(d->u.items[k], "foreach") &&
-                !ckr__is_str(d->u.items[k], "decoupled_weight_decay"))
-                d->u.items[k + 1] = ckr__nt_adopt_value(a, v);
+        for (ckr__walk w = ckr__walk_in(d); ckr__walk_on(&w);) {
+            ckr_node *v = ckr__dict_value(g->hyper, w.name);
+            if (v && !ckr__word_in("foreach decoupled_weight_decay", w.name))
+                d->u.items[2 * w.i + 1] = ckr__nt_adopt_value(a, v);
         }
         g->hyper = d;
         g->raw = NULL;
@@ -44541,154 +44552,141 @@ static void ckr__nt_adopt_text(ckr__nt_adopt *a, ckr__nt_text *text, const char 
     ckr__buf_free(b);
 }
 
-/* What the coming run must be started with: of the model, and of the updates where it is known. */
-static void ckr__nt_adopt_tell(ckr__nt_adopt *a)
-{
-    static const char model[] =
-        "model/dtype model/model_config/hidden_act model/model_config/hidden_size "
-        "model/model_config/intermediate_size model/model_config/is_llama_config "
-        "model/model_config/num_attention_heads model/model_config/num_hidden_layers "
-        "model/model_config/num_key_value_heads model/model_config/rms_norm_eps "
-        "model/model_config/rope_interleaved model/model_config/rope_theta "
-        "model/model_config/tie_word_embeddings model/model_config/vocab_size "
-        "parallelism/dp parallelism/pp parallelism/tp",
-                      curve[] =
-        "optimizer/accumulate_grad_in_fp32 optimizer/zero_stage "
-        "optimizer/learning_rate_scheduler/learning_rate "
-        "optimizer/learning_rate_scheduler/lr_decay_starting_step "
-        "optimizer/learning_rate_scheduler/lr_decay_steps "
-        "optimizer/learning_rate_scheduler/lr_decay_style "
-        "optimizer/learning_rate_scheduler/lr_warmup_steps "
-        "optimizer/learning_rate_scheduler/lr_warmup_style "
-        "optimizer/learning_rate_scheduler/min_decay_lr tokens/train_steps",
-                      batch[] = "tokens/batch_accumulation_per_replica tokens/micro_batch_size";
-    const struct { bool when; const char *keys, *otherwise; } rows[] = {
-        { true, model, "Nanotron builds the run from its configuration: another one means another "
-                       "model, or files that are not found" },
-        { a->x->optimizer, curve, "Nanotron builds the optimizer and the LR's curve from the "
-                                  "coming run's configuration" },
-        { a->own->batch > 0, batch, "an update silently covers a different number of samples, so "
-                                    "steps, samples and tokens diverge" }
-    };
-    const char *p;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        for (p = rows[i].keys; p && *p && rows[i].when; p = ckr__word_next(p)) {
-            const char *pointer = ckr__printf(a->c, "/%.*s", (int)strcspn(p, " "), p);
-            const ckr_node *v = pointer ? ckr_node_find(a->r->config.root, pointer) : NULL;
-            if (v)
-                ckr__require(a->x->out, "config.yaml", ckr__key_with(a->c, pointer + 1, '/', '.'),
-                             v, NULL, true, rows[i].otherwise);
-        }
-}
+/* config.yaml as HEAD saves it, with its defaults; %lld: how long the samples are. */
+static const char ckr__nt_yaml[] =
+    "checkpoints:\n  checkpoint_interval: 1000\n  checkpoints_path: checkpoints\n"
+    "  checkpoints_path_is_shared_file_system: false\n  load_lr_scheduler: true\n"
+    "  load_optimizer: true\n  resume_checkpoint_path: null\n  save_final_state: false\n"
+    "  save_initial_state: false\ndata_stages:\n- data:\n    dataset: null\n"
+    "    num_loading_workers: 1\n    seed: 42\n  name: Training Stage\n  sequence_length: %lld\n"
+    "  start_training_step: 1\ngeneral:\n  benchmark_csv_path: null\n"
+    "  consumed_train_samples: 0\n  ignore_sanity_checks: true\n  project: ckptresume\n"
+    "  run: ckptresume\n  seed: 42\n  step: 0\nlighteval: null\nlogging:\n"
+    "  iteration_step_info_interval: 1\n  log_level: info\n  log_level_replica: info\n"
+    "metrics_logging: null\nmodel:\n  ddp_bucket_cap_mb: 25\n  dtype: float32\n"
+    "  init_method:\n    scaling_method: NUM_LAYERS\n    std: 0.02\n"
+    "  make_vocab_size_divisible_by: 1\n  model_config:\n"
+    "    _attn_implementation: flash_attention_2\n    attention_bias: false\n"
+    "    bos_token_id: 1\n    eos_token_id: 2\n    hidden_act: silu\n    hidden_size: 0\n"
+    "    initializer_range: 0.02\n    intermediate_size: 0\n    is_llama_config: true\n"
+    "    max_position_embeddings: 2048\n    num_attention_heads: 0\n    num_hidden_layers: 0\n"
+    "    num_key_value_heads: 0\n    pad_token_id: null\n    pretraining_tp: 1\n"
+    "    rms_norm_eps: 1.0e-06\n    rope_interleaved: false\n    rope_scaling: null\n"
+    "    rope_theta: 10000.0\n    tie_word_embeddings: false\n    use_cache: true\n"
+    "    vocab_size: 0\n    z_loss_coefficient: 0.0001\n    z_loss_enabled: false\n"
+    "optimizer:\n  accumulate_grad_in_fp32: false\n  clip_grad: 1.0\n"
+    "  learning_rate_scheduler:\n    learning_rate: 0.0003\n    lr_decay_starting_step: null\n"
+    "    lr_decay_steps: 1\n    lr_decay_style: linear\n    lr_warmup_steps: 0\n"
+    "    lr_warmup_style: linear\n    min_decay_lr: 0.0003\n  optimizer_factory:\n"
+    "    adam_beta1: 0.9\n    adam_beta2: 0.95\n    adam_eps: 1.0e-08\n    name: adamW\n"
+    "    torch_adam_is_fused: false\n  weight_decay: 0.0\n"
+    "  weight_decay_exclude_named_params: []\n  zero_stage: 0\nparallelism:\n"
+    "  context_parallel_size: 1\n  dp: 1\n  expert_parallel_size: 1\n  pp: 1\n"
+    "  pp_engine: 1f1b\n  recompute_layer: false\n  tp: 1\n"
+    "  tp_linear_async_communication: false\n  tp_mode: ALL_REDUCE\n"
+    "  tp_recompute_allgather: true\nprofiler: null\ns3_upload: null\ntokenizer:\n"
+    "  tokenizer_max_length: null\n  tokenizer_name_or_path: none\n  tokenizer_revision: null\n"
+    "tokens:\n  batch_accumulation_per_replica: 1\n  limit_test_batches: 0\n"
+    "  limit_val_batches: 0\n  micro_batch_size: 1\n  sequence_length: 2048\n"
+    "  train_steps: 1\n  val_check_interval: -1\n";
 
-static const char *ckr__nt_yes(bool v)
-{
-    return v ? "true" : "false";
-}
-
-/* config.yaml as HEAD saves it, of what is known; else its defaults. */
+/* The same of what is known, and what the coming run must be started with: of the model, and of the
+   updates where it is known. */
 static void ckr__nt_adopt_config(ckr__nt_adopt *a)
 {
+    ckr__ctx *c = a->c;
     const ckr__nt *r = a->r;
     const ckr__gpt *g = &a->g;
     const ckr_topology *to = &a->x->to;
     const int64_t samples = ckr__max_i64(0, a->own->progress.samples),
-                  tokens = a->own->progress.tokens;
-    const ckr_node *curve = a->curve,
-                   *hyper = a->x->optimizer ? a->own->groups[0].hyper : NULL,
-                   *betas = ckr_node_get(hyper, "betas");
-    const char *act = ckr_node_str(ckr_node_get(g->config, "hidden_act")),
-               *warm = ckr_node_str(ckr_node_get(curve, "lr_warmup_style")),
-               *style = ckr_node_str(ckr_node_get(curve, "lr_decay_style"));
-    double lr = 3e-4, decay = 1, warmup = 0, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, wd = 0;
-    int64_t positions = ckr__gpt_number(g, "max_position_embeddings", "n_positions"), micro = 1,
-            steps = 1;
-    ckr__buf b = CKR_ZERO;
-    b.c = a->c;
-    if (!positions) positions = 2048;
-    int64_t length = samples && tokens > 0 && tokens % samples == 0 ? tokens / samples : positions;
+                  tokens = a->own->progress.tokens,
+                  room = ckr__gpt_number(g, "max_position_embeddings", "n_positions"),
+                  positions = room ? room : 2048,
+                  length = samples && tokens > 0 && tokens % samples == 0 ? tokens / samples
+                                                                          : positions;
+    const ckr_node *curve = a->curve, *hyper = a->x->optimizer ? a->own->groups[0].hyper : NULL;
+    const double lr = ckr__num_at(curve, "learning_rate", 3e-4),
+                 warm = ckr__num_at(curve, "lr_warmup_steps", 0),
+                 train = ckr__num_at(curve, "train_steps", (double)r->step + 1),
+                 start = ckr__num_at(curve, "lr_decay_starting_step", -1);
+    int64_t micro = 1, steps = 1;
     if (a->own->batch > 0) ckr__batch_split(a->own->batch, to->dp, &micro, &steps);
-    ckr_node_f64(ckr_node_get(curve, "learning_rate"), &lr);
-    double low = lr;
-    ckr_node_f64(ckr_node_get(curve, "min_decay_lr"), &low);
-    ckr_node_f64(ckr_node_get(curve, "lr_warmup_steps"), &warmup);
-    double train = (double)r->step + 1;
-    ckr_node_f64(ckr_node_get(curve, "train_steps"), &train);
-    if (!ckr_node_f64(ckr_node_get(curve, "lr_decay_steps"), &decay) && train > warmup)
-        decay = train - warmup;
-    double start = ckr__nan();
-    ckr_node_f64(ckr_node_get(curve, "lr_decay_starting_step"), &start);
-    ckr_node_f64(ckr_node_at(betas, 0), &beta1);
-    ckr_node_f64(ckr_node_at(betas, 1), &beta2);
-    ckr_node_f64(ckr_node_get(hyper, "eps"), &eps);
-    ckr_node_f64(ckr_node_get(hyper, "weight_decay"), &wd);
-#define CKR__NT_F(v) ckr__double_text(a->c, v, true)
-#define CKR__NT_I(v) (long long)(v)
-    ckr__buf_printf(&b, "checkpoints:\n  checkpoint_interval: 1000\n"
-                        "  checkpoints_path: checkpoints\n"
-                        "  checkpoints_path_is_shared_file_system: false\n"
-                        "  load_lr_scheduler: true\n  load_optimizer: true\n"
-                        "  resume_checkpoint_path: null\n  save_final_state: false\n"
-                        "  save_initial_state: false\n");
-    ckr__buf_printf(&b, "data_stages:\n- data:\n    dataset: null\n    num_loading_workers: 1\n"
-                        "    seed: 42\n  name: Training Stage\n  sequence_length: %lld\n"
-                        "  start_training_step: 1\n", CKR__NT_I(length));
-    ckr__buf_printf(&b, "general:\n  benchmark_csv_path: null\n  consumed_train_samples: %lld\n"
-                        "  ignore_sanity_checks: true\n  project: ckptresume\n  run: ckptresume\n"
-                        "  seed: 42\n  step: %lld\nlighteval: null\n",
-                    CKR__NT_I(samples), CKR__NT_I(r->step));
-    ckr__buf_printf(&b, "logging:\n  iteration_step_info_interval: 1\n  log_level: info\n"
-                        "  log_level_replica: info\nmetrics_logging: null\n");
-    ckr__buf_printf(&b, "model:\n  ddp_bucket_cap_mb: 25\n  dtype: %s\n  init_method:\n"
-                        "    scaling_method: NUM_LAYERS\n    std: 0.02\n"
-                        "  make_vocab_size_divisible_by: %lld\n  model_config:\n",
-                    ckr_dtype_name(a->as), CKR__NT_I(r->multiple));
-    ckr__buf_printf(&b, "    _attn_implementation: flash_attention_2\n    attention_bias: false\n"
-                        "    bos_token_id: 1\n    eos_token_id: 2\n    hidden_act: %s\n"
-                        "    hidden_size: %lld\n    initializer_range: 0.02\n"
-                        "    intermediate_size: %lld\n    is_llama_config: true\n"
-                        "    max_position_embeddings: %lld\n    num_attention_heads: %lld\n"
-                        "    num_hidden_layers: %lld\n    num_key_value_heads: %lld\n",
-                    act ? act : "silu", CKR__NT_I(r->hidden), CKR__NT_I(r->inter),
-                    CKR__NT_I(positions), CKR__NT_I(r->heads), CKR__NT_I(r->layers),
-                    CKR__NT_I(r->kv_heads));
-    ckr__buf_printf(&b, "    pad_token_id: null\n    pretraining_tp: 1\n    rms_norm_eps: %s\n"
-                        "    rope_interleaved: %s\n    rope_scaling: null\n    rope_theta: %s\n"
-                        "    tie_word_embeddings: %s\n    use_cache: true\n    vocab_size: %lld\n"
-                        "    z_loss_coefficient: 0.0001\n    z_loss_enabled: false\n",
-                    CKR__NT_F(g->epsilon > 0 ? g->epsilon : 1e-6), ckr__nt_yes(g->interleaved),
-                    CKR__NT_F(g->rope_base > 0 ? g->rope_base : 10000.0), ckr__nt_yes(r->tied),
-                    CKR__NT_I(r->vocab));
-    ckr__buf_printf(&b, "optimizer:\n  accumulate_grad_in_fp32: %s\n  clip_grad: 1.0\n"
-                        "  learning_rate_scheduler:\n    learning_rate: %s\n"
-                        "    lr_decay_starting_step: %s\n    lr_decay_steps: %lld\n"
-                        "    lr_decay_style: %s\n    lr_warmup_steps: %lld\n"
-                        "    lr_warmup_style: %s\n    min_decay_lr: %s\n",
-                    ckr__nt_yes(a->masters), CKR__NT_F(lr),
-                    start == start ? ckr__printf(a->c, "%lld", CKR__NT_I(start)) : "null",
-                    CKR__NT_I(decay), style ? style : "linear", CKR__NT_I(warmup),
-                    warm ? warm : "linear", CKR__NT_F(low));
-    ckr__buf_printf(&b, "  optimizer_factory:\n    adam_beta1: %s\n    adam_beta2: %s\n"
-                        "    adam_eps: %s\n    name: adamW\n    torch_adam_is_fused: false\n"
-                        "  weight_decay: %s\n  weight_decay_exclude_named_params: []\n"
-                        "  zero_stage: %d\n", CKR__NT_F(beta1), CKR__NT_F(beta2), CKR__NT_F(eps),
-                    CKR__NT_F(wd), (int)to->zero);
-    ckr__buf_printf(&b, "parallelism:\n  context_parallel_size: %u\n  dp: %u\n"
-                        "  expert_parallel_size: 1\n  pp: %u\n  pp_engine: 1f1b\n"
-                        "  recompute_layer: false\n  tp: %u\n"
-                        "  tp_linear_async_communication: false\n  tp_mode: ALL_REDUCE\n"
-                        "  tp_recompute_allgather: true\nprofiler: null\ns3_upload: null\n",
-                    (unsigned)to->cp, (unsigned)to->dp, (unsigned)to->pp, (unsigned)to->tp);
-    ckr__buf_printf(&b, "tokenizer:\n  tokenizer_max_length: null\n"
-                        "  tokenizer_name_or_path: none\n  tokenizer_revision: null\n"
-                        "tokens:\n  batch_accumulation_per_replica: %lld\n"
-                        "  limit_test_batches: 0\n  limit_val_batches: 0\n"
-                        "  micro_batch_size: %lld\n  sequence_length: %lld\n"
-                        "  train_steps: %lld\n  val_check_interval: -1\n",
-                    CKR__NT_I(steps), CKR__NT_I(micro), CKR__NT_I(length), CKR__NT_I(train));
+    enum { MODEL = 1, CURVE, BATCH };  /* which are told, and why                        */
+    static const char *const why[] = {
+        NULL,
+        "Nanotron builds the run from its configuration: another one means another model, or files "
+        "that are not found",
+        "Nanotron builds the optimizer and the LR's curve from the coming run's configuration",
+        "an update silently covers a different number of samples, so steps, samples and tokens "
+        "diverge"
+    };
+    const bool told[] = { false, true, a->x->optimizer, a->own->batch > 0 };
+#define CKR__NT_M "/model/model_config/"
+#define CKR__NT_S "/optimizer/learning_rate_scheduler/"
+#define CKR__NT_F(v) ckr__make_float(c, v)
+#define CKR__NT_I(v) ckr__make_int(c, (int64_t)(v))
+    const struct { const char *pointer; ckr_node *v; int why; } rows[] = {
+        { "/model/dtype", ckr__make_str(c, ckr_dtype_name(g->as)), MODEL },
+        { CKR__NT_M "hidden_act", ckr__dict_value(g->config, "hidden_act"), MODEL },
+        { CKR__NT_M "hidden_size", CKR__NT_I(r->hidden), MODEL },
+        { CKR__NT_M "intermediate_size", CKR__NT_I(r->inter), MODEL },
+        { CKR__NT_M "is_llama_config", NULL, MODEL },
+        { CKR__NT_M "num_attention_heads", CKR__NT_I(r->heads), MODEL },
+        { CKR__NT_M "num_hidden_layers", CKR__NT_I(r->layers), MODEL },
+        { CKR__NT_M "num_key_value_heads", CKR__NT_I(r->kv_heads), MODEL },
+        { CKR__NT_M "rms_norm_eps", CKR__NT_F(g->epsilon > 0 ? g->epsilon : 1e-6), MODEL },
+        { CKR__NT_M "rope_interleaved", ckr__make_bool(c, g->interleaved), MODEL },
+        { CKR__NT_M "rope_theta", CKR__NT_F(g->rope_base > 0 ? g->rope_base : 10000), MODEL },
+        { CKR__NT_M "tie_word_embeddings", ckr__make_bool(c, r->tied), MODEL },
+        { CKR__NT_M "vocab_size", CKR__NT_I(r->vocab), MODEL },
+        { "/parallelism/dp", CKR__NT_I(to->dp), MODEL },
+        { "/parallelism/pp", CKR__NT_I(to->pp), MODEL },
+        { "/parallelism/tp", CKR__NT_I(to->tp), MODEL },
+        { "/optimizer/accumulate_grad_in_fp32", ckr__make_bool(c, a->masters), CURVE },
+        { "/optimizer/zero_stage", CKR__NT_I(to->zero), CURVE },
+        { CKR__NT_S "learning_rate", CKR__NT_F(lr), CURVE },
+        { CKR__NT_S "lr_decay_starting_step", start < 0 ? NULL : CKR__NT_I(start), CURVE },
+        { CKR__NT_S "lr_decay_steps",
+          CKR__NT_I(ckr__num_at(curve, "lr_decay_steps", train > warm ? train - warm : 1)), CURVE },
+        { CKR__NT_S "lr_decay_style", ckr__dict_value(curve, "lr_decay_style"), CURVE },
+        { CKR__NT_S "lr_warmup_steps", CKR__NT_I(warm), CURVE },
+        { CKR__NT_S "lr_warmup_style", ckr__dict_value(curve, "lr_warmup_style"), CURVE },
+        { CKR__NT_S "min_decay_lr", CKR__NT_F(ckr__num_at(curve, "min_decay_lr", lr)), CURVE },
+        { "/tokens/train_steps", CKR__NT_I(train), CURVE },
+        { "/tokens/batch_accumulation_per_replica", CKR__NT_I(steps), BATCH },
+        { "/tokens/micro_batch_size", CKR__NT_I(micro), BATCH },
+        { "/general/consumed_train_samples", CKR__NT_I(samples), 0 },
+        { "/general/step", CKR__NT_I(r->step), 0 },
+        { CKR__NT_M "max_position_embeddings", CKR__NT_I(positions), 0 },
+        { "/optimizer/optimizer_factory/adam_beta1",
+          CKR__NT_F(ckr__num_at(hyper, "/betas/0", 0.9)), 0 },
+        { "/optimizer/optimizer_factory/adam_beta2",
+          CKR__NT_F(ckr__num_at(hyper, "/betas/1", 0.95)), 0 },
+        { "/optimizer/optimizer_factory/adam_eps", CKR__NT_F(ckr__num_at(hyper, "eps", 1e-8)), 0 },
+        { "/optimizer/weight_decay", CKR__NT_F(ckr__num_at(hyper, "weight_decay", 0)), 0 },
+        { "/parallelism/context_parallel_size", CKR__NT_I(to->cp), 0 },
+        { "/tokens/sequence_length", CKR__NT_I(length), 0 }
+    };
+#undef CKR__NT_M
+#undef CKR__NT_S
 #undef CKR__NT_F
 #undef CKR__NT_I
+    ckr__yaml_edit edits[sizeof rows / sizeof *rows];
+    ckr__buf b = { c, NULL, 0, 0, false };
+    uint64_t n = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        edits[n].pointer = rows[i].pointer;
+        edits[n].value = rows[i].v;
+        n += rows[i].v && rows[i].v->kind != CKR_NODE_NONE && rows[i].v->kind <= CKR_NODE_STR;
+    }
+    ckr__buf_printf(&b, ckr__nt_yaml, (long long)length);
+    ckr__yaml_edit_text(&b, NULL, edits, n);
     ckr__nt_adopt_text(a, &a->r->config, "config.yaml", NULL, &b);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (told[rows[i].why])
+            ckr__require(a->x->out, "config.yaml", ckr__key_with(c, rows[i].pointer + 1, '/', '.'),
+                         ckr_node_find(r->config.root, rows[i].pointer), NULL, true,
+                         why[rows[i].why]);
 }
 
 /* The three documents, and what is only assumed in them. */
@@ -44707,7 +44705,6 @@ static void ckr__nt_adopt_documents(ckr__nt_adopt *a)
                        ckr__make_str(c, r->version), "metas",
                        ckr__make_dict(c, "last_stage_idx", ckr__make_int(c, 0), "last_train_step",
                                       ckr__make_int(c, r->step), CKR__END), CKR__END), &b);
-    ckr__nt_adopt_tell(a);
     if (!(a->g.rope_base > 0))
         ckr__say(c, "CKR_NANOTRON_ROPE", CKR_APPROX, "rope_theta", NULL, "10000",
                  "there is no configuration beside the tensors; Nanotron's default is used",
@@ -44725,14 +44722,13 @@ static bool ckr__nt_adopted(ckr__nt_job *x)
     static const ckr_topology one = { 1, 1, 1, 1, 1, 1, 0 };
     ckr__nt_adopt a = CKR_ZERO;
     ckr__nt *r = CKR__NEW(x->c, ckr__nt);
-    const ckr_target *t = x->t;
     a.c = x->c;
     a.x = x;
     a.r = r;
-    if (!r || !ckr__gpt_read(&a.g, x->c, x->out, x->s, t, CKR_ITEM_NANOTRON_SOURCE)) return false;
-    a.own = ckr__gpt_as(&a.g, CKR__GPT_NANOTRON);
-    if (!a.own) return false;
-    a.as = t->dtype != CKR_DTYPE_NONE ? t->dtype : a.own->tensors[0]->dtype;
+    ckr_state *own = a.own = !r ? NULL : ckr__gpt_adopt(&a.g, x->c, x->out, x->s, x->t,
+                                                        CKR_ITEM_NANOTRON_SOURCE,
+                                                        CKR__GPT_NANOTRON);
+    if (!own) return false;
     r->c = r->by_name.c = x->c;
     r->adopted = r->plain_partition = true;
     r->dir = "";
@@ -44744,31 +44740,27 @@ static bool ckr__nt_adopted(ckr__nt_job *x)
     r->head_dim = a.g.head_dim;
     r->inter = a.g.ffn;
     r->layers = a.g.layers;
-    r->vocab = a.g.vocab;
+    r->vocab = own->padded_vocab = a.g.vocab;
     r->tied = a.g.tied;
     r->multiple = 1;
-    r->step = ckr__step_done(a.own);
-    a.own->padded_vocab = a.g.vocab;
-    if (a.own->vocab <= 0) a.own->vocab = a.g.vocab;
-    if (a.own->progress.samples < 0 && a.own->batch > 0)
-        a.own->progress.samples = r->step * a.own->batch;
-    if (a.own->progress.samples < 0 && r->step)
+    r->step = own->progress.step = ckr__step_done(own);
+    if (own->vocab <= 0) own->vocab = a.g.vocab;
+    if (own->progress.samples < 0 && r->step)
         ckr__say(x->c, "CKR_NANOTRON_SAMPLES", CKR_APPROX, "consumed_train_samples", NULL, "0",
                  "nothing records how many samples were seen: the data starts from the beginning",
                  "--set batch_size=N");
-    a.own->progress.step = r->step;
     ckr__nt_adopt_model(&a);
     if (!ckr__going(x->c)) return false;
     ckr__nt_adopt_tensors(&a);
     ckr__map_free(&r->by_name);
-    if (!a.own->topology.ranks) a.own->topology = one;
-    r->s = CKR__DUP(x->c, ckr_state, a.own, 1);
+    if (!own->topology.ranks) own->topology = one;
+    r->s = CKR__DUP(x->c, ckr_state, own, 1);
     if (ckr__failed(x->c)) return false;
     ckr__nt_adopt_groups(&a);
     ckr__nt_adopt_schedule(&a);
     ckr__nt_adopt_documents(&a);
     x->nt = r;
-    x->s = a.own;
+    x->s = own;
     return ckr__going(x->c);
 }
 
@@ -60999,7 +60991,6 @@ typedef struct ckr__mg_adopt {
     ckr_state        *own;     /* the state under Megatron's names                       */
     ckr_node         *args;
     bool              dist;
-    ckr_dtype         as;      /* of parameters                                          */
 } ckr__mg_adopt;
 
 /* The name of the activation in config.json; NULL: none. */
@@ -61111,9 +61102,9 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
           NULL },
         { "vocab_size", ckr__make_int(c, a->own->vocab), NULL, NULL },
         { "make_vocab_size_divisible_by", ckr__make_int(c, 128), NULL, NULL },
-        { "bf16", flag[a->as == CKR_DTYPE_BF16], "--bf16", NULL },
-        { "fp16", flag[a->as == CKR_DTYPE_F16], "--fp16", NULL },
-        { "params_dtype", ckr__name_node(c, CKR_NODE_DTYPE, ckr_dtype_name(a->as)), NULL, NULL },
+        { "bf16", flag[a->g.as == CKR_DTYPE_BF16], "--bf16", NULL },
+        { "fp16", flag[a->g.as == CKR_DTYPE_F16], "--fp16", NULL },
+        { "params_dtype", ckr__name_node(c, CKR_NODE_DTYPE, ckr_dtype_name(a->g.as)), NULL, NULL },
         { "optimizer", ckr__make_str(c, "adam"), NULL, NULL },
         { "global_batch_size", ckr__mg_adopt_size(a, a->own->batch), "--global-batch-size", NULL },
         { "consumed_train_samples", ckr__make_int(c, ckr__max_i64(0, a->own->progress.samples)),
@@ -61140,7 +61131,7 @@ static void ckr__mg_adopt_item(ckr__mg_adopt *a, const char *name, const ckr_ten
     x->major = r->n_items;
     x->kind = t ? CKR__MG_PARAM : CKR__MG_EXTRA;
     if (!t) return;
-    x->dtype = a->as;
+    x->dtype = a->g.as;
     ckr__mg_split(r, x, t->n_dims, t->shape, 1);
 }
 
@@ -61166,7 +61157,7 @@ static void ckr__mg_adopt_items(ckr__mg_adopt *a, bool optimizer)
 {
     static const char linear[] = "linear_qkv.weight linear_proj.weight linear_fc1.weight "
                                  "linear_fc2.weight output_layer.weight";
-    const bool half = optimizer && !ckr__mg_is_wide(a->as);
+    const bool half = optimizer && !ckr__mg_is_wide(a->g.as);
     ckr__mg *r = a->r;
     ckr__span count = CKR_ZERO;
     uint8_t (*steps)[8] = NULL;
@@ -61197,7 +61188,7 @@ static void ckr__mg_adopt_items(ckr__mg_adopt *a, bool optimizer)
         if (!param && (!optimizer || !ckr__word_in("master exp_avg exp_avg_sq", t->slot))) continue;
         if (!half && !strcmp(t->slot, "master")) continue;
         if (param && half && wide)
-            ckr__mg_adopt_slot(a, x, ckr__made_copy(a->out, t, "param", a->as), "param");
+            ckr__mg_adopt_slot(a, x, ckr__made_copy(a->out, t, "param", a->g.as), "param");
         else ckr__mg_adopt_slot(a, x, t, t->slot);
         if (param && half && !ckr__tensor_find(a->own, t->name, "master"))
             ckr__mg_adopt_slot(a, x, wide ? t : ckr__made_copy(a->out, t, "master", CKR_DTYPE_F32),
@@ -61216,23 +61207,21 @@ static void ckr__mg_adopt_group(ckr__mg_adopt *a, ckr_group *g, const ckr__group
 {
     static const char *const kept[] = { "lr", "betas", "eps" };
     ckr__ctx *c = a->c;
-    ckr_node *no = ckr__make_bool(c, false);
+    ckr_node *no = ckr__make_bool(c, false), *top = ckr__make_float(c, l ? l->max : 0);
     ckr_node *d = ckr__make_dict(
         c, "is_expert_parallel", no, "default_config", ckr__make_bool(c, true), "wd_mult",
         ckr__make_float(c, plain ? 0 : 1), "lr_mult", ckr__make_float(c, 1), "is_decoupled_lr", no,
-        "max_lr", ckr__make_float(c, l ? l->max : 0), "min_lr", ckr__make_float(c, l ? l->min : 0),
-        "bias_correction", ckr__make_bool(c, true), CKR__END);
-    ckr__node_set(c, d, "betas",
-                  ckr__tuple_node(c, 2, ckr__make_float(c, 0.9),
-                                  ckr__make_float(c, a->g.beta2 > 0 ? a->g.beta2 : 0.999)));
-    ckr__node_set(c, d, "eps", ckr__make_float(c, 1e-8));
-    ckr__node_set(c, d, "lr", ckr__make_float(c, l ? l->max : 0));     /* until it is stepped     */
+        "max_lr", top, "min_lr", ckr__make_float(c, l ? l->min : 0), "bias_correction",
+        ckr__make_bool(c, true), "betas",
+        ckr__tuple_node(c, 2, ckr__make_float(c, 0.9),
+                        ckr__make_float(c, a->g.beta2 > 0 ? a->g.beta2 : 0.999)),
+        "eps", ckr__make_float(c, 1e-8), "lr", top,            /* until it is stepped            */
+        "weight_decay",
+        ckr__make_float(c, plain ? 0 : ckr__num_at(g->hyper, "weight_decay", 0)), CKR__END);
     for (size_t i = 0; i < 3; i++) {
         ckr_node *v = ckr__dict_value(g->hyper, kept[i]);
         if (v) ckr__node_set(c, d, kept[i], v);
     }
-    ckr__node_set(c, d, "weight_decay",
-                  ckr__make_float(c, plain ? 0 : ckr__mg_num(g->hyper, "weight_decay", 0)));
     g->hyper = d;
     g->raw = d;
 }
@@ -61359,27 +61348,21 @@ static ckr_schedule *ckr__mg_adopt_schedule(ckr__mg_adopt *a, const ckr_schedule
 static void ckr__mg_adopt_root(ckr__mg_adopt *a, bool optimizer)
 {
     ckr__ctx *c = a->c;
-    ckr_node *none = ckr__make(c, CKR_NODE_NONE), *args = ckr__make(c, CKR_NODE_OBJECT);
-    ckr_object *o = CKR__NEW(c, ckr_object);
+    ckr_node *none = ckr__make(c, CKR_NODE_NONE);
     ckr__mg_file *f = CKR__NEW(c, ckr__mg_file);
-    if (!none || !args || !o || !f) return;
-    o->how = "newobj";
-    o->name = "argparse.Namespace";
-    o->args = ckr__make(c, CKR_NODE_TUPLE);
-    o->state = a->args;
-    args->u.object = o;
-    a->r->root = ckr__make_dict(c, "args", args, "checkpoint_version", ckr__make_float(c, 3),
-                                "iteration", none, "model", none, CKR__END);
-    if (optimizer) ckr__node_set(c, (ckr_node *)(uintptr_t)a->r->root, "optimizer", none);
-    if (optimizer) ckr__node_set(c, (ckr_node *)(uintptr_t)a->r->root, "opt_param_scheduler", none);
-    ckr__node_set(c, (ckr_node *)(uintptr_t)a->r->root, "num_floating_point_operations_so_far",
-                  ckr__make_int(c, 0));
+    ckr_node *root = ckr__make_dict(
+        c, "args", ckr__dist_new(c, NULL, "argparse.Namespace", NULL, a->args),
+        "checkpoint_version", ckr__make_float(c, 3), "iteration", none, "model", none, CKR__END);
+    if (optimizer) ckr__node_set(c, root, "optimizer", none);
+    if (optimizer) ckr__node_set(c, root, "opt_param_scheduler", none);
+    ckr__node_set(c, root, "num_floating_point_operations_so_far", ckr__make_int(c, 0));
+    a->r->root = root;
+    if (!f) return;
     f->rel = "mp_rank_00";
     f->path = "";
-    f->root = a->r->root;
+    f->root = root;
     f->args = a->args;
-    a->r->files = CKR__NEW_N(c, ckr__mg_file *, 1);
-    if (a->r->files) a->r->files[a->r->n_files++] = f;
+    *CKR__PUSH(ckr__mg_file *, c, a->r->files, a->r->n_files) = f;
 }
 
 /* What the emitter's job is made from, and its state: a checkpoint that was never written. False:
@@ -61392,54 +61375,48 @@ static bool ckr__mg_adopted(ckr__mg_job *x, ckr_target *t)
     a.c = x->c;
     a.out = x->out;
     a.r = r;
-    if (!r || !ckr__gpt_read(&a.g, x->c, x->out, x->s, t, CKR_ITEM_MEGATRON_SOURCE)) return false;
-    const ckr_state *named = ckr__gpt_as(&a.g, CKR__GPT_MEGATRON);
-    a.own = CKR__NEW(x->c, ckr_state);
-    if (!named || !a.own) return false;
-    *a.own = *named;
+    ckr_state *own = a.own = !r ? NULL : ckr__gpt_adopt(&a.g, x->c, x->out, x->s, t,
+                                                        CKR_ITEM_MEGATRON_SOURCE,
+                                                        CKR__GPT_MEGATRON);
+    if (!own || (ckr__mg_is_wide(a.g.as) && !ckr__masters_in(x->out, own, own))) return false;
     a.dist = !t->variant || !*t->variant || !strcmp(t->variant, "torch_dist");
-    a.as = t->dtype != CKR_DTYPE_NONE ? t->dtype : named->tensors[0]->dtype;
-    if (ckr__mg_is_wide(a.as) && !ckr__masters_in(x->out, named, a.own)) return false;
     a.args = ckr__make(x->c, CKR_NODE_DICT);
     t->without |= CKR_RNG;             /* there are none of model parallel ranks         */
     r->c = r->by_name.c = x->c;
-    r->s = a.own;
+    r->s = own;
     r->dir = "";
     r->args = a.args;
     r->tp = r->pp = r->vp = r->ep = r->dp = r->cp = 1;
     r->dist = r->local = r->order_sorted = r->order_all = true;
     r->tied = a.g.tied;
     r->layers = a.g.layers;
-    r->iteration = ckr__max_i64(0, a.own->progress.step);
+    r->iteration = ckr__step_done(own);
     r->first = CKR__NEW_N(x->c, int64_t, 1);
-    a.own->vocab = t->vocab > 0 ? t->vocab : a.g.vocab;
-    a.own->padded_vocab = ckr__mg_up(a.g.vocab, 128 * (int64_t)t->topology.tp);
-    if (a.own->padded_vocab > a.g.vocab)
+    own->vocab = t->vocab > 0 ? t->vocab : a.g.vocab;
+    own->padded_vocab = ckr__mg_up(a.g.vocab, 128 * (int64_t)t->topology.tp);
+    if (own->padded_vocab > a.g.vocab)
         ckr__say_int(x->c, "CKR_PADDING_ADDED", CKR_CHANGED, "vocabulary rows", a.g.vocab,
-                     a.own->padded_vocab, "padded to a multiple of make_vocab_size_divisible_by * "
-                                          "tp: the new rows are zero in parameters, masters and "
-                                          "moments; their logits count in the loss, which changes "
-                                          "a little", NULL);
-    if (a.own->progress.samples < 0 && a.own->batch > 0)
-        a.own->progress.samples = r->iteration * a.own->batch;
+                     own->padded_vocab, "padded to a multiple of make_vocab_size_divisible_by * "
+                                        "tp: the new rows are zero in parameters, masters and "
+                                        "moments; their logits count in the loss, which changes "
+                                        "a little", NULL);
     ckr__mg_adopt_model(&a);
     ckr__mg_adopt_args(&a);
-    if (optimizer) ckr__gpt_adam(&a.g, a.own, "Megatron-LM");
+    if (optimizer) ckr__gpt_adam(&a.g, own, "Megatron-LM");
     if (!ckr__going(x->c)) return false;
     ckr__mg_adopt_items(&a, optimizer);
-    if (!optimizer) a.own->n_groups = a.own->n_schedules = 0;
-    ckr_schedule *sched = ckr__mg_adopt_schedule(&a, a.own->n_schedules ? a.own->schedules : NULL);
-    a.own->schedules = sched;
-    ckr__mg_adopt_groups(&a, sched);
-    if (optimizer && !sched)
+    if (!optimizer) own->n_groups = own->n_schedules = 0;
+    own->schedules = ckr__mg_adopt_schedule(&a, own->n_schedules ? own->schedules : NULL);
+    ckr__mg_adopt_groups(&a, own->schedules);
+    if (optimizer && !own->schedules)
         ckr__gpt_misfit(&a.g, "schedule", "Megatron-LM loads the optimizer with its scheduler's "
                         "state, and the source has no schedule", "--to-schedule megatron:...");
     ckr__mg_adopt_root(&a, optimizer);
     ckr__map_free(&r->by_name);
-    r->s = CKR__DUP(x->c, ckr_state, a.own, 1);
+    r->s = CKR__DUP(x->c, ckr_state, own, 1);
     if (r->s) r->s->n_schedules = 0;           /* none of Megatron's was saved             */
     x->mg = r;
-    x->s = a.own;
+    x->s = own;
     return ckr__going(x->c);
 }
 
