@@ -31661,7 +31661,8 @@ static void ckr__plan_inherit(ckr_plan *p, const ckr_state *s)
     uint64_t k;
     for (uint64_t i = 0; i < s->n_notes; i++) {
         const ckr_note *n = &s->notes[i];
-        const bool beside = !strcmp(n->code, "CKR_NEWER_STEP");        /* and not in the output */
+        const bool beside = !strcmp(n->code, "CKR_NEWER_STEP") &&      /* and not in the output */
+                            n->severity == CKR_CHANGED;
         const ckr_severity severity = beside                     ? CKR_EXACT
                                       : n->severity == CKR_ERROR ? CKR_LOST
                                                                  : n->severity;
@@ -36080,7 +36081,7 @@ static void ckr__fileset_trees(ckr__fileset *k, uint8_t kind, ckr_format *format
 
      static const ckr__runs ckr__xx_runs = {
          "global_step_{step}", "latest_checkpointed_iteration.txt", "checkpoints",
-         CKR_ITEM_FILES_LATEST, ckr__xx_rate, NULL, false
+         CKR_ITEM_FILES_LATEST, ckr__xx_rate, NULL, false, ckr__pointed, ckr__pointed_remedy
      };
 
    rate_fn says what lies in a directory: 0 nothing of this dialect, 1 a part of a checkpoint, 2 all
@@ -36100,7 +36101,14 @@ typedef struct ckr__runs {
     ckr_result (*part_fn)(ckr__ctx *c, const char *dir, const char *best);
     bool shared;               /* another framework's pointer has the same name: one beside no
                                   step of this dialect is left to that                    */
+    /* What the framework does with a step after the one that is taken, which is not whole; with a
+       pointer: with a whole one. And what to do. NULL: nothing is said. */
+    const char *passed, *passed_remedy;
 } ckr__runs;
+
+static const char ckr__pointed[] = "a later step lies beside this one; the run's own file of the "
+                                   "newest step names this one, which the framework takes",
+                  ckr__pointed_remedy[] = "name the directory of the step that is meant";
 
 typedef struct ckr__step { const char *name, *dir; int64_t step; int rate; } ckr__step;
 typedef struct ckr__steps { ckr__step *items; uint64_t n; } ckr__steps;
@@ -36159,6 +36167,22 @@ static ckr_result ckr__runs_beside(ckr__ctx *c, const ckr__runs *k, const char *
     if (r == CKR_OK || c->err->sys_error != EACCES) return r;
     *c->err = keep;
     return CKR_OK;
+}
+
+/* Later steps that were passed over are named; by a pointer, where the run was opened. */
+static ckr_result ckr__runs_passed(ckr__ctx *c, const ckr__runs *k, const char *path,
+                                   const char *dir)
+{
+    const char *run;
+    ckr__steps l;
+    int64_t own;
+    if (!k || !k->passed || (k->pointers && !strcmp(path, dir))) return CKR_OK;
+    ckr_result r = ckr__runs_beside(c, k, dir, &run, &own, &l);
+    for (uint64_t i = 0; r == CKR_OK && i < l.n; i++)
+        if (l.items[i].step > own && (l.items[i].rate > 1) == (k->pointers != NULL))
+            r = ckr__say(c, "CKR_NEWER_STEP", k->pointers ? CKR_EXACT : CKR_CHANGED,
+                         l.items[i].name, NULL, NULL, k->passed, k->passed_remedy);
+    return r;
 }
 
 /* What such a file says, without blanks around it. */
@@ -41282,7 +41306,7 @@ static ckr_result ckr__verl_rate(ckr__ctx *c, const char *dir, int *rate)
 
 static const ckr__runs ckr__verl_runs = {
     "global_step_{step}", "latest_checkpointed_iteration.txt", "checkpoints",
-    CKR_ITEM_FILES_LATEST, ckr__verl_rate, NULL, true
+    CKR_ITEM_FILES_LATEST, ckr__verl_rate, NULL, true, ckr__pointed, ckr__pointed_remedy
 };
 
 /* verl: reading -------------------------------------------------------------------------- */
@@ -41867,7 +41891,8 @@ static ckr_result ckr__nt_incomplete(ckr__ctx *c, const char *dir, const char *b
 }
 
 static const ckr__runs ckr__nt_runs = { "{step}", "latest.txt", NULL, CKR_ITEM_FILES_LATEST,
-                                        ckr__nt_rate, ckr__nt_incomplete, false };
+                                        ckr__nt_rate, ckr__nt_incomplete, false, ckr__pointed,
+                                        ckr__pointed_remedy };
 
 /* >>nanotron.topology --------------------------------------------------------- */
 /* The documents say the sizes; every rank-carrying file name must say the same, each rank once. */
@@ -46363,10 +46388,20 @@ static ckr_result ckr__hf_found(ckr__ctx *c, const char *dir, int *rate)
 #define CKR__AC_STEPS "checkpoint-{step} checkpoint_{step} step-{step} step_{step} epoch-{step} " \
                       "epoch_{step}"
 
-static const ckr__runs ckr__ac_runs = { CKR__AC_STEPS, NULL, "checkpoints", CKR_ITEM_FILES_LATEST,
-                                        ckr__ac_found, NULL, false };
-static const ckr__runs ckr__hf_runs = { CKR__AC_STEPS, NULL, NULL, CKR_ITEM_FILES_LATEST,
-                                        ckr__hf_found, NULL, false };
+/* accelerator.py: load_state with automatic_checkpoint_naming, and scripts of this habit */
+static const ckr__runs ckr__ac_runs = {
+    CKR__AC_STEPS, NULL, "checkpoints", CKR_ITEM_FILES_LATEST, ckr__ac_found,
+    NULL, false,
+    "this later step is not whole; load_state without a path takes the highest number, and stops",
+    "call load_state with the directory that is meant, or move the other away"
+};
+/* trainer_utils.py: get_last_checkpoint, by the name alone */
+static const ckr__runs ckr__hf_runs = {
+    CKR__AC_STEPS, NULL, NULL, CKR_ITEM_FILES_LATEST, ckr__hf_found, NULL, false,
+    "this later step has no trainer_state.json, or no model and optimizer; the Trainer takes the "
+    "highest number with resume_from_checkpoint=True, and stops or trains from its model alone",
+    "give resume_from_checkpoint the directory that is meant, or move the other away"
+};
 
 /* epoch_E_step_S[_suffix].pth */
 static bool ckr__sana_name(const char *path, int64_t *epoch, int64_t *step)
@@ -50694,7 +50729,8 @@ static ckr_result ckr__ds_rate(ckr__ctx *c, const char *dir, int *rate)
 
 static const ckr__runs ckr__ds_runs = { "global_step{step} {step} {name}{step}",
                                         "latest latest_universal", NULL,
-                                        CKR_ITEM_FILES_LATEST, ckr__ds_rate, NULL, false };
+                                        CKR_ITEM_FILES_LATEST, ckr__ds_rate, NULL, false,
+                                        ckr__pointed, ckr__pointed_remedy };
 
 /* NULL: the error is set. */
 static const int64_t *ckr__ds_shape(ckr__ds *r, const ckr__rankfile *f, const char *name,
@@ -54170,27 +54206,12 @@ static ckr_result ckr__tt_rate(ckr__ctx *c, const char *dir, int *rate)
     return r;
 }
 
-static const ckr__runs ckr__tt_runs = { "step-{step}", NULL, "checkpoint", CKR_ITEM_FILES_LATEST,
-                                        ckr__tt_rate, NULL, false };
-
-/* Later steps that were passed over are named. */
-static ckr_result ckr__tt_passed(ckr__dcp *d)
-{
-    const char *run;
-    ckr__steps l;
-    int64_t own;
-    ckr_result r = ckr__runs_beside(d->c, &ckr__tt_runs, d->dir, &run, &own, &l);
-    for (uint64_t i = 0; r == CKR_OK && i < l.n; i++)
-        if (l.items[i].step > own && l.items[i].rate < 2)
-            r = ckr__say(d->c, "CKR_NEWER_STEP", CKR_CHANGED, l.items[i].name, NULL, NULL,
-                         l.items[i].rate
-                             ? "this later step holds only the model; torchtitan would choose it "
-                               "and fail"
-                             : "this later step is incomplete",
-                         "set checkpoint.load_step to the step that is meant, or move the other "
-                         "away");
-    return r;
-}
+static const ckr__runs ckr__tt_runs = {
+    "step-{step}", NULL, "checkpoint", CKR_ITEM_FILES_LATEST, ckr__tt_rate, NULL, false,
+    "this later step is incomplete or holds only the model; torchtitan chooses it where it has a "
+    ".metadata, and fails",
+    "set checkpoint.load_step to the step that is meant, or move the other away"
+};
 
 /* >>torch_dcp.script ---------------------------------------------------------- */
 /* What a script gave to torch.distributed.checkpoint, as the tree that it was: by the paths of
@@ -54736,7 +54757,7 @@ static ckr_result ckr__dt_read_all(ckr__dcp *d, const ckr_open_desc *desc, ckr_s
     if (ckr__failed(c)) return c->err->code;
     if (!plain) ckr__tt_read(d, t, s);
     else if (!t->keep.taken) ckr__dt_plain(d, t, s);
-    if (!plain && !ckr__failed(c)) ckr__tt_passed(d);
+    if (!plain && !ckr__failed(c)) ckr__runs_passed(c, &ckr__tt_runs, d->dir, d->dir);
     return ckr__failed(c) ? c->err->code : ckr__dt_beside(d, t, s);
 }
 
@@ -56431,7 +56452,7 @@ static ckr_result ckr__oc_rate(ckr__ctx *c, const char *dir, int *rate)
 }
 
 static const ckr__runs ckr__oc_runs = { "step{step}", NULL, NULL, CKR_ITEM_FILES_LATEST,
-                                        ckr__oc_rate, NULL, false };
+                                        ckr__oc_rate, NULL, false, NULL, NULL };
 
 /* A generator's entry: {"version": .., "state": ..}, or its state. */
 static ckr_node *ckr__oc_state(ckr_node *v)
@@ -56859,7 +56880,8 @@ static ckr_result ckr__mg_rate(ckr__ctx *c, const char *dir, int *rate)
 
 /* The tracker may say "release", too: the name of a directory. */
 static const ckr__runs ckr__mg_steps = { "iter_{step:07}", CKR__MG_TRACKER, NULL,
-                                        CKR_ITEM_FILES_LATEST, ckr__mg_rate, NULL, false };
+                                        CKR_ITEM_FILES_LATEST, ckr__mg_rate, NULL, false, NULL,
+                                        NULL };
 
 /* A newer iteration beside the one that the tracker file names is not taken, and said. */
 static ckr_result ckr__mg_beside(ckr__mg *r)
@@ -62677,6 +62699,7 @@ static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *
     for (uint64_t i = 0; i < s->n_tensors && r == CKR_OK; i++)
         r = ckr__tensor_check(c, s->tensors[i]);
     if (r == CKR_OK) r = ckr__needs_say(c, d->needs, path, k->dir, s);
+    if (r == CKR_OK) r = ckr__runs_passed(c, d->runs, path, k->dir);
     if (r == CKR_OK && s->n_parts)
         r = ckr__say(c, "CKR_W_PART", CKR_LOST, k->path, NULL,
                      ckr__printf(c, "%llu tensors", (unsigned long long)s->n_parts),

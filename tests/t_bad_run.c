@@ -1075,6 +1075,45 @@ static void not_resumed(void)
     ckr_ckpt_close(c);
 }
 
+/* A later step that the framework would take, and that is not whole; one that its own file of the
+   newest step passes over. */
+static void newer_steps(void)
+{
+    static const struct { const char *from, *step, *later, *as; ckr_severity severity; } rows[] = {
+        { "tests/data/fsdp/trainer_fsdp2_sharded_w2/ckpt", "checkpoint-6", "checkpoint-9", NULL,
+          CKR_CHANGED },
+        { ZERO, "13", "14", "13", CKR_EXACT },
+        { "tests/data/verl/fsdp2_w2/ckpt", "global_step_7", "global_step_8", "global_step_7",
+          CKR_EXACT }
+    };
+    size_t i, k;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ckr_ckpt *c;
+        char from[256], later[256];
+        memio_free(&mem);
+        memio_load(&mem, rows[i].from, "/w/run");
+        snprintf(later, sizeof later, "/w/run/%s", rows[i].later);
+        memio_add(&mem, later, true);
+        snprintf(from, sizeof from, "/w/run/%s/", rows[i].step);
+        for (k = mem.n; rows[i].as && k-- > 0;)
+            if (!strncmp(mem.files[k]->path, from, strlen(from)) && !mem.files[k]->is_dir) {
+                snprintf(later, sizeof later, "/w/run/%s/%s", rows[i].later,
+                         mem.files[k]->path + strlen(from));
+                memio_put(&mem, later, mem.files[k]->data, (size_t)mem.files[k]->size);
+            }
+        if ((c = opened("/w/run")) != NULL) {
+            const ckr_state *s = ckr_ckpt_state(c);
+            const ckr_note *n = note_of(s->notes, s->n_notes, "CKR_NEWER_STEP");
+            if (t_check(n != NULL, __FILE__, __LINE__, "%s", rows[i].later)) {
+                CHECK_STR(n->subject, rows[i].later);
+                CHECK_INT(n->severity, rows[i].severity);
+            }
+        }
+        ckr_ckpt_close(c);
+    }
+    memio_free(&mem);
+}
+
 static void side_file(void)
 {
     ckr_open_desc d;
@@ -1254,6 +1293,7 @@ int main(int argc, char **argv)
     RUN(states_by_hand);
     RUN(other_bytes);
     RUN(not_resumed);
+    RUN(newer_steps);
     RUN(side_file);
     RUN(nothing_to_ask);
     RUN(targets);
