@@ -39765,10 +39765,9 @@ static void ckr__gpt_told(ckr__gpt *g);
 /* A number of config.json under one of two names; 0: it has none. */
 static int64_t ckr__gpt_number(const ckr__gpt *g, const char *key, const char *other)
 {
-    const ckr_node *n = ckr_node_get(g->config, key);
-    int64_t v = 0;
-    if (!n) n = ckr_node_get(g->config, other);
-    return ckr_node_i64(n, &v) && v > 0 && v < 1 << 30 ? v : 0;
+    const bool has = ckr_node_get(g->config, key) != NULL;
+    const int64_t v = ckr__int_at(g->config, has ? key : other, 0);
+    return v > 0 && v < 1 << 30 ? v : 0;
 }
 
 /* HF's config.json in the source's directory, where verl has it, or beside its file. NULL: none. */
@@ -39793,7 +39792,7 @@ static ckr_node *ckr__gpt_json(const ckr__gpt *g)
 static void ckr__gpt_config(ckr__gpt *g)
 {
     static const char known[] = "llama mistral qwen2 qwen3 gpt2";
-    const ckr_node *root = ckr__gpt_json(g);
+    const ckr_node *root = ckr__gpt_json(g), *rope = ckr_node_get(root, "rope_parameters");
     g->config = root;
     const char *type = ckr_node_str(ckr_node_get(root, "model_type"));
     if (!type || g->names.family - ckr__gpt_families > CKR__GPT_GPT2 ||
@@ -39809,11 +39808,9 @@ static void ckr__gpt_config(ckr__gpt *g)
                                  "those that name their tensors so", NULL);
     g->heads = ckr__gpt_number(g, "num_attention_heads", "n_head");
     g->kv_heads = ckr__gpt_number(g, "num_key_value_heads", "n_head");
-    if (!ckr_node_f64(ckr_node_get(root, "rms_norm_eps"), &g->epsilon))
-        ckr_node_f64(ckr_node_get(root, "layer_norm_epsilon"), &g->epsilon);
-    const ckr_node *rope = ckr_node_get(root, "rope_parameters");
-    if (!ckr_node_f64(ckr_node_get(rope, "rope_theta"), &g->rope_base))
-        ckr_node_f64(ckr_node_get(root, "rope_theta"), &g->rope_base);
+    g->epsilon = ckr__num_at(root, "rms_norm_eps",
+                             ckr__num_at(root, "layer_norm_epsilon", g->epsilon));
+    g->rope_base = ckr__num_at(rope, "rope_theta", ckr__num_at(root, "rope_theta", g->rope_base));
     if (!rope) rope = ckr_node_get(root, "rope_scaling");
     const char *kind = ckr_node_str(ckr_node_get(rope, "rope_type"));
     if (!kind) kind = ckr_node_str(ckr_node_get(rope, "type"));
@@ -39825,8 +39822,7 @@ static void ckr__gpt_config(ckr__gpt *g)
         !ckr__gpt_off(ckr_node_get(root, "use_sliding_window")))
         ckr__gpt_misfit(g, "sliding_window", "config.json asks for windowed attention, which each "
                                              "framework sets in its own options",
-                                             "set it to null where the run "
-                        "is no longer than the window");
+                        "set it to null where the run is no longer than the window");
 }
 
 /* The heads: as told, in agreement with the rows. */
@@ -40257,7 +40253,8 @@ static void ckr__gpt_keys(ckr__gpt *g, ckr_state *own)
     const ckr_schedule *x = own->n_schedules ? own->schedules : NULL;
     ckr__map keys = { g->c, NULL, 0, 0 };
     uint64_t at;
-    for (uint64_t i = 0; ckr_node_is_list(list) && i < list->count; i++) {
+    if (!ckr_node_is_list(list)) return;
+    for (uint64_t i = 0; i < list->count; i++) {
         const ckr_node *names = ckr_node_get(list->u.items[i], "params");
         for (uint64_t k = 0; ckr_node_is_list(names) && k < names->count; k++) {
             const char *name = ckr_node_str(names->u.items[k]);
@@ -40279,7 +40276,7 @@ static void ckr__gpt_keys(ckr__gpt *g, ckr_state *own)
         own->groups[i].hyper = d;
     }
     ckr__map_free(&keys);
-    if (ckr_node_is_list(list)) ckr__gpt_order(g, own, list);
+    ckr__gpt_order(g, own, list);
 }
 
 /* The state under the names that it had before it became another framework's, as its side file has
@@ -43318,7 +43315,7 @@ static ckr_result ckr__nt_read(ckr__ctx *c, const char *dir, const ckr_open_desc
 static void ckr__nt_gpt(ckr__gpt *g)
 {
     const ckr__nt *r = (const ckr__nt *)ckr__kept_data(g->s);
-    const ckr_node *m = ckr_node_get(ckr_node_get(r->config.root, "model"), "model_config"),
+    const ckr_node *m = ckr_node_find(r->config.root, "/model/model_config"),
                    *rope = ckr_node_get(m, "rope_interleaved");
     g->heads = r->heads;
     g->kv_heads = r->kv_heads;
@@ -43518,8 +43515,7 @@ static ckr_node *ckr__nt_pairs_node(ckr__nt_job *x, const ckr__nt_item *p, uint3
     int64_t uneven;
     const ckr__block *block =
         ckr__block_split(x->c, s, p->of.param->n_dims, p->shape, p->n_blocks, rank, &uneven);
-    ckr__buf b = CKR_ZERO;
-    b.c = x->c;
+    ckr__buf b = { x->c, NULL, 0, 0, false };
     for (uint32_t k = 0; block && k < block->n_pairs; k++)
         for (uint32_t side = 0; side < 2; side++)
             for (uint32_t d = 0; d < block->n_dims; d++) {
@@ -43674,42 +43670,35 @@ static ckr_node *ckr__nt_group_node(ckr__nt_job *x, const ckr__nt_item *p, int64
     return g;
 }
 
-/* One tensor of a parameter's state for one rank: block, or elements [begin, end) of it. */
+/* Where a rank's part of a parameter's state lies: block, or elements [begin, end) of it. */
 typedef struct ckr__nt_part {
     const ckr__block *block;
     int64_t begin, end;
     bool replica, replica_step;
 } ckr__nt_part;
 
-static ckr_node *ckr__nt_state_entry(ckr__nt_job *x, ckr__out_file *f, const ckr_tensor *t,
-                                     const ckr__nt_part *part)
-{
-    const char *name = ckr__printf(x->c, "%s/%s", t->name, t->slot);
-    const ckr__block *b = part->block;
-    int64_t n = part->end - part->begin;
-    if (t->n_dims == 0 || !strcmp(t->slot, "step"))
-        return ckr__entry_whole(x->c, f, name, t, t->dtype, part->replica_step);
-    ckr_node *e = ckr__entry_new(x->c, f, name, t->dtype, x->to.zero ? 1 : b->n_dims,
-                                 x->to.zero ? &n : b->shape);
-    if (!e || !ckr__bind_flat(x->c, e->u.entry, t, part->replica, b, part->begin, part->end, 0))
-        return NULL;
-    e->u.entry->requires_grad = !strcmp(t->slot, "master");
-    return e;
-}
-
 /* State dict of a parameter; masters go into their own. */
 static ckr_node *ckr__nt_state_node(ckr__nt_job *x, ckr__out_file *f, const ckr__nt_item *p,
                                     const ckr__nt_part *part, ckr_node *masters)
 {
-    ckr_node *st = ckr__make(x->c, CKR_NODE_DICT);
+    ckr_node *st = ckr__make(x->c, CKR_NODE_DICT), *e;
+    const ckr__block *b = part->block;
+    const int64_t n = part->end - part->begin;
     if (p->src->step > 0)
         ckr__node_set(x->c, st, "step", ckr__step_entry(x->c, f, "step", p->src->step));
     for (uint64_t i = 0; i < p->of.n; i++) {
         const ckr_tensor *t = p->of.list[i];
-        const bool master = t == p->of.master;
+        const bool master = t == p->of.master, alone = !t->n_dims || !strcmp(t->slot, "step");
+        const char *name = ckr__printf(x->c, "%s/%s", t->name, t->slot);
+        e = alone ? ckr__entry_whole(x->c, f, name, t, t->dtype, part->replica_step)
+                  : ckr__entry_new(x->c, f, name, t->dtype, x->to.zero ? 1 : b->n_dims,
+                                   x->to.zero ? &n : b->shape);
+        if (e && !alone) {
+            ckr__bind_flat(x->c, e->u.entry, t, part->replica, b, part->begin, part->end, 0);
+            e->u.entry->requires_grad = master;
+        }
         ckr__node_pair(x->c, master ? masters : st,
-                       ckr__make_str(x->c, master ? p->name : t->slot),
-                       ckr__nt_state_entry(x, f, t, part));
+                       ckr__make_str(x->c, master ? p->name : t->slot), e);
     }
     for (ckr__walk w = ckr__walk_in(p->src->state); ckr__walk_on(&w);)
         if (w.value->kind != CKR_NODE_TENSOR)
@@ -43789,8 +43778,7 @@ static ckr_node *ckr__nt_zero_config(ckr__nt_job *x)
 static void ckr__nt_json_file(ckr__nt_job *x, const char *name, const ckr_node *root, int indent,
                               bool sort_keys)
 {
-    ckr__buf b = CKR_ZERO;
-    b.c = x->c;
+    ckr__buf b = { x->c, NULL, 0, 0, false };
     if (root) ckr__json_put(&b, root, indent, sort_keys);
     ckr__out_buf(x->out, ckr__nt_out(x, name), &b);
 }
@@ -44476,8 +44464,7 @@ static void ckr__nt_adopt_schedule(ckr__nt_adopt *a)
     if (!a->x->optimizer) own->n_schedules = 0;
     if (!a->x->optimizer || !n || !bases) return;
     for (uint64_t i = 0; i < n; i++) {
-        if (now) bases[i] = now->lanes[i].base;
-        else ckr_node_f64(ckr_node_get(own->groups[i].hyper, "lr"), &bases[i]);
+        bases[i] = now ? now->lanes[i].base : ckr__num_at(own->groups[i].hyper, "lr", 0);
         alike = alike && ckr__same(bases[i], *bases);
     }
     k.shape = CKR__SH_CONST;
@@ -44521,8 +44508,8 @@ static ckr_node *ckr__nt_adopt_number(ckr__nt_adopt *a, ckr_node *v)
 /* The same of betas, too. */
 static ckr_node *ckr__nt_adopt_value(ckr__nt_adopt *a, ckr_node *v)
 {
-    ckr_node *list = ckr_node_is_list(v) ? ckr__make(a->c, CKR_NODE_TUPLE) : NULL;
     if (!ckr_node_is_list(v)) return ckr__nt_adopt_number(a, v);
+    ckr_node *list = ckr__make(a->c, CKR_NODE_TUPLE);
     for (uint64_t i = 0; i < v->count; i++)
         ckr__node_push(a->c, list, ckr__nt_adopt_number(a, v->u.items[i]));
     return list;
@@ -44717,10 +44704,11 @@ static void ckr__nt_adopt_config(ckr__nt_adopt *a)
 /* The three documents, and what is only assumed in them. */
 static void ckr__nt_adopt_documents(ckr__nt_adopt *a)
 {
+    static const char unknown[] = "there is no configuration beside the tensors; Nanotron's "
+                                  "default is used";
     ckr__ctx *c = a->c;
     ckr__nt *r = a->r;
-    ckr__buf b = CKR_ZERO;
-    b.c = c;
+    ckr__buf b = { c, NULL, 0, 0, false };
     ckr__nt_adopt_config(a);
     const ckr_node *model = ckr_node_find(r->config.root, "/model/model_config");
     ckr__nt_adopt_text(a, &r->model, "model_config.json", ckr__dict_copy(c, model), &b);
@@ -44731,12 +44719,10 @@ static void ckr__nt_adopt_documents(ckr__nt_adopt *a)
                        ckr__make_dict(c, "last_stage_idx", ckr__make_int(c, 0), "last_train_step",
                                       ckr__make_int(c, r->step), CKR__END), CKR__END), &b);
     if (!(a->g.rope_base > 0))
-        ckr__say(c, "CKR_NANOTRON_ROPE", CKR_APPROX, "rope_theta", NULL, "10000",
-                 "there is no configuration beside the tensors; Nanotron's default is used",
+        ckr__say(c, "CKR_NANOTRON_ROPE", CKR_APPROX, "rope_theta", NULL, "10000", unknown,
                  "rope_theta of the coming run's configuration, where it was trained with another");
     if (!(a->g.epsilon > 0))
-        ckr__say(c, "CKR_NANOTRON_EPSILON", CKR_APPROX, "rms_norm_eps", NULL, "1e-06",
-                 "there is no configuration beside the tensors; Nanotron's default is used",
+        ckr__say(c, "CKR_NANOTRON_EPSILON", CKR_APPROX, "rms_norm_eps", NULL, "1e-06", unknown,
                  "rms_norm_eps of the coming run's configuration, where it was trained with "
                  "another");
 }
