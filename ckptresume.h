@@ -8996,6 +8996,7 @@ typedef struct ckr__pickle {
     uint64_t    spent;         /* what copies of shared values have cost so far        */
     bool        truncated;     /* the failure was the end of the input                 */
     bool        done;
+    const char *called;        /* the first function of the system's that it calls, or NULL */
     struct ckr__torch *torch;  /* what persistent ids mean; never NULL                 */
 } ckr__pickle;
 
@@ -9006,6 +9007,9 @@ static bool ckr__torch_persistent(ckr__pickle *p, ckr_node *pid, ckr_node **out)
 static bool ckr__torch_quick(ckr__pickle *p, bool *done);
 static void ckr__torch_global(ckr__pickle *p, ckr_node *global);
 static bool ckr__dist_fill(ckr__pickle *p);
+static ckr_result ckr__say(ckr__ctx *c, const char *code, ckr_severity severity,
+                           const char *subject, const char *was, const char *now,
+                           const char *reason, const char *remedy);
 
 static bool ckr__pk_fail_at(ckr__pickle *p, ckr_item item, const char *where, const char *text)
 {
@@ -9568,6 +9572,37 @@ static bool ckr__pk_finish_keys(ckr__pickle *p)
 /* >>pickle.calls -------------------------------------------------------------- */
 /* Opcodes that in Python would run code. */
 
+static const char ckr__pk_system[] =
+    "os.* posix.* nt.* subprocess.* sys.* importlib.* runpy.* shutil.* socket.* pty.* ctypes.* "
+    "multiprocessing.* asyncio.* webbrowser.* pickle.* _pickle.* code.* pdb.* bdb.* timeit.* pip.* "
+    "*.os.* *.posix.* *.subprocess.* *.sys.* builtins.eval builtins.exec builtins.compile "
+    "builtins.__import__ builtins.open builtins.input builtins.breakpoint builtins.setattr "
+    "torch.load torch.serialization.load torch.hub.* *.f2py.* operator.methodcaller";
+/* Does it run code of the system's? By its module: what only rebuilds a value has another. */
+static bool ckr__pk_runs(const char *name)
+{
+    return name && ckr__name_in(ckr__pk_system, name);
+}
+
+/* What torch.load would do with the file is said once for each of its pickles. */
+static bool ckr__pk_called(ckr__pickle *p)
+{
+    ckr__ctx *c = p->c;
+    uint64_t same = 0;
+    const char *subject = p->called && c->notes ? ckr__printf(c, "%s: %s", p->path ? p->path : "",
+                                                              p->called) : NULL;
+    if (!subject) return c->err->code == CKR_OK;
+    for (uint64_t i = 0; i < *c->n_notes && same < 32; i++)
+        if (!strcmp((*c->notes)[i].code, "CKR_E_PICKLE_CALL"))
+            same += strcmp((*c->notes)[i].subject, subject) ? 1 : 32;
+    if (same >= 32) return true;           /* read twice, or said often enough             */
+    return ckr__say(c, "CKR_E_PICKLE_CALL", CKR_ERROR, subject, NULL, NULL,
+                    "the file asks its reader to run this function; nothing of it was run here. "
+                    "torch.load with weights_only=True refuses the file, and with False it runs it",
+                    "do not load it: `export` takes the tensors alone, or restore the file from "
+                    "where it was saved") == CKR_OK;
+}
+
 static ckr_node *ckr__pk_object(ckr__pickle *p, const char *how, ckr_node *callable, ckr_node *args)
 {
     ckr_node *n = ckr__pk_node(p, CKR_NODE_OBJECT, sizeof(ckr_object));
@@ -9578,6 +9613,7 @@ static ckr_node *ckr__pk_object(ckr__pickle *p, const char *how, ckr_node *calla
     o->args = args;
     if (callable && callable->kind == CKR_NODE_GLOBAL) o->name = callable->u.str;
     else o->callable = callable;
+    if (!p->called && ckr__pk_runs(o->name)) p->called = o->name;
     return n;
 }
 
@@ -10046,7 +10082,7 @@ static ckr_node *ckr__pk_run(ckr__pickle *p)
         }
         ok = ckr__pk_step(p, op);
     }
-    if (ok) ok = ckr__pk_finish_keys(p) && ckr__dist_fill(p);
+    if (ok) ok = ckr__pk_finish_keys(p) && ckr__dist_fill(p) && ckr__pk_called(p);
     if (ok) root = *ckr__pk_top(p, 1);
     ckr__pk_free(p);
     return root;
@@ -11583,8 +11619,10 @@ static bool ckr__torch_reduce(ckr__pickle *p, ckr_node *callable, ckr_node *args
     *out = ckr__pk_object(p, newobj ? "newobj" : "reduce", callable, args);
     if (!*out) return false;
     if (code == CKR__G_GETATTR || code == CKR__G_NP_RECONSTRUCT) (*out)->_aux = code;
-    return callable->kind != CKR_NODE_OBJECT || ckr__torch_dotted(p, callable,
-                                                                  &ckr__objptr(*out)->name);
+    const char **name = &ckr__objptr(*out)->name;
+    if (callable->kind == CKR_NODE_OBJECT && !ckr__torch_dotted(p, callable, name)) return false;
+    if (!p->called && ckr__pk_runs(*name)) p->called = *name;
+    return true;
 }
 
 /* >>torch.build --------------------------------------------------------------- */
@@ -31654,16 +31692,22 @@ static void ckr__plan_policy(ckr_plan *p)
 }
 
 /* What reading found belongs into the report too, unless the dialect's writer has said the same.
-   What it found wrong and could do without is lost. */
+   What it found wrong and could do without is lost; but no file is written that may run code. */
 static void ckr__plan_inherit(ckr_plan *p, const ckr_state *s)
 {
     const uint64_t own = p->n_notes;
     uint64_t k;
+    bool pickles = false;
+    for (uint64_t i = 0; i < p->out.n_files; i++)
+        pickles = pickles || p->out.files[i]->format == CKR_FORMAT_TORCH_ZIP ||
+                  p->out.files[i]->format == CKR_FORMAT_DCP;
     for (uint64_t i = 0; i < s->n_notes; i++) {
         const ckr_note *n = &s->notes[i];
         const bool beside = !strcmp(n->code, "CKR_NEWER_STEP") &&      /* and not in the output */
                             n->severity == CKR_CHANGED;
         const ckr_severity severity = beside                     ? CKR_EXACT
+                                      : pickles && !strcmp(n->code, "CKR_E_PICKLE_CALL")
+                                          ? CKR_ERROR
                                       : n->severity == CKR_ERROR ? CKR_LOST
                                                                  : n->severity;
         for (k = 0; k < own && strcmp(p->notes[k].code, n->code) != 0; k++) {}

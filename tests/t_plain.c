@@ -6,6 +6,7 @@
 #include "t.h"
 #include "ckpt.h"
 #include "tree.h"
+#include "bad.h"
 
 #define DATA "tests/data/plain"
 
@@ -803,6 +804,48 @@ static void averaged(void)
     ckr_ckpt_close(file);
 }
 
+/* A function of the system's that Python would run: said, and written on by no file that is loaded
+   as such; the tensors alone are. */
+static void calls(void)
+{
+    static const struct { const char *pickle; size_t n; bool runs; } rows[] = {
+#define CALL(s) "\200\2}(X\1\0\0\0wK\1X\1\0\0\0x" s "u."
+#define ROW(s, runs) { CALL(s), sizeof CALL(s) - 1, runs }
+        ROW("cposix\nsystem\n(X\2\0\0\0idtR", true),
+        ROW("(cos\nsystem\nX\2\0\0\0ido", true), ROW("(X\1\0\0\0" "1i__builtin__\neval\n", true),
+        ROW("cbuiltins\ngetattr\n(cos\nsystem\nX\10\0\0\0__call__tR(X\2\0\0\0idtR", true),
+        ROW("cargparse\nNamespace\n)R", false), ROW("cpathlib\nPosixPath\n(X\1\0\0\0/tR", false)
+    };
+    size_t i;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        static bad_zip z;
+        ckr_target t = target_of(0, 0, 0, -1, NULL);
+        ckr_report *r = NULL;
+        ckr_plan *p = NULL;
+        ckr_ckpt *c;
+        ckr_error e;
+        bad_torch(&z, rows[i].pickle, rows[i].n);
+        memio_put(&disk, "w/call.pt", z.b, z.n);
+        if ((c = open_ok("w/call.pt")) == NULL) continue;
+        if (CHECK_OK(ckr_ckpt_check(c, &r, &e), &e)) CHECK(r->sound == !rows[i].runs);
+        ckr_report_free(r);
+        t.dialect = "torch";
+        if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
+            const ckr_plan_facts *f = ckr_plan_info(p);
+            const ckr_note *n = note_of(f->notes, f->n_notes, "CKR_E_PICKLE_CALL");
+            CHECK(!n == !rows[i].runs);
+            CHECK((f->verdict == CKR_VERDICT_REFUSED) == rows[i].runs);
+        }
+        ckr_plan_free(p);
+        t.dialect = "safetensors";
+        if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e))
+            CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_APPROX);
+        ckr_plan_free(p);
+        ckr_ckpt_close(c);
+    }
+    memio_remove(&disk, "w/call.pt");
+}
+
 /* An optimizer under its only parameter's name; a layer of two models is one; settings that look
    like a scheduler's state or a counter are none. */
 static void each(void)
@@ -876,6 +919,7 @@ int main(int argc, char **argv)
     RUN(tried);
     RUN(averaged);
     RUN(each);
+    RUN(calls);
     RUN(back);
     RUN(as_sana);
     RUN(again);
