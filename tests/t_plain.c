@@ -809,7 +809,9 @@ static void averaged(void)
 static void calls(void)
 {
     static const struct { const char *pickle; size_t n; bool runs; } rows[] = {
-#define CALL(s) "\200\2}(X\1\0\0\0wK\1X\1\0\0\0x" s "u."
+#define CALL(s) "\200\2}(" BAD_STR("\1", "w") "ctorch._utils\n_rebuild_tensor_v2\n(("             \
+                BAD_STORAGE("FloatStorage", BAD_KEY, "\2") "K\0K\2\205K\1\205\211"                 \
+                "ccollections\nOrderedDict\n)RtR" BAD_STR("\1", "x") s "u."
 #define ROW(s, runs) { CALL(s), sizeof CALL(s) - 1, runs }
         ROW("cposix\nsystem\n(X\2\0\0\0idtR", true),
         ROW("(cos\nsystem\nX\2\0\0\0ido", true), ROW("(X\1\0\0\0" "1i__builtin__\neval\n", true),
