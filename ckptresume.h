@@ -37225,9 +37225,9 @@ static bool ckr__hold_family(ckr__ctx *c, ckr__out *o, const ckr_schedule *s, co
 
 /* The parameters with which a framework follows `want` after so many updates. Zeros in *h, but for
    its two flags. */
-static ckr_result ckr__hold_schedule(ckr__hold *h, ckr__ctx *c, ckr__out *out,
-                                     const ckr_schedule *want, int64_t done, const char *family,
-                                     ckr__curve_params params_fn, void *user)
+static void ckr__hold_schedule(ckr__hold *h, ckr__ctx *c, ckr__out *out, const ckr_schedule *want,
+                               int64_t done, const char *family, ckr__curve_params params_fn,
+                               void *user)
 {
     ckr_schedule *x = ckr__sched_copy(c, want);
     double *bases = CKR__NEW_N(c, double, want->n_lanes);
@@ -37236,25 +37236,23 @@ static ckr_result ckr__hold_schedule(ckr__hold *h, ckr__ctx *c, ckr__out *out,
     h->want = want;
     h->done = done;
     out->follows = NULL;
-    if (!x || !bases) return c->err->code;
-    if (!ckr__hold_family(c, out, want, family)) return c->err->code;
+    if (!x || !bases || !ckr__hold_family(c, out, want, family)) return;
     ckr__curve *v = want->opaque ? NULL : ckr__curve_own(c, x);
-    if (!v) return c->err->code;
+    if (!v) return;
     ckr__hold_bounds(&want->curve->k, x, &v->k);
     if ((want->ramp_len > 0 || !ckr__same(want->a, 1) || !ckr__same(want->b, want->t0)) &&
         !ckr__hold_time(h, x, v, bases))
-        return c->err->code;
+        return;
     for (uint64_t i = 0; i < x->n_lanes; i++) bases[i] = x->lanes[i].base;
     h->params = params_fn(c, x, user);
-    if (!h->params) return c->err->code;
-    ckr_schedule *y = ckr__sched_try(c, want->kind, h->params, bases, want->n_lanes, NULL);
-    if (!y) return c->err->code;
+    ckr_schedule *y =
+        h->params ? ckr__sched_try(c, want->kind, h->params, bases, want->n_lanes, NULL) : NULL;
+    if (!y) return;
     v->flags &= CKR__CF_CLAMP;                 /* of the version, not of the parameters      */
     ((ckr__curve *)(uintptr_t)y->curve)->flags |= v->flags;
     y->position = x->position;
     ckr__sched_stand(y, done);
     out->follows = h->fit = y;
-    return CKR_OK;
 }
 
 /* What most frameworks' curves are: a warmup to the LR, which stays until `start` and falls from
@@ -41855,18 +41853,32 @@ static const char *ckr__nt_name(ckr__ctx *c, int row, const uint32_t at[4], cons
     return ckr__form_name(c, ckr__nt_forms[row].pattern, &f);
 }
 
+/* The weights' files by parameter. */
 static ckr_result ckr__nt_scan(ckr__nt *r)
 {
     const ckr__fileset *k = &r->f;
+    uint64_t at;
     ckr__fileset_of(&r->f, r->c, r->dir, ckr__nt_forms, true);
     for (uint64_t i = 0; i < k->n_files[0]; i++)
         ckr__loose_add(r->c, r->s, &r->loose, k->files[0][i]->rel);
-    for (uint64_t i = 0; i < k->n_files[CKR__NT_WEIGHT]; i++) {
+    for (uint64_t i = 0; i < k->n_files[CKR__NT_WEIGHT] && !ckr__failed(r->c); i++) {
         ckr__rankfile *f = k->files[CKR__NT_WEIGHT][i];
         /* "model/a/b/model_weight.." is the parameter "a.b.weight" */
         const char *p = ckr__printf(r->c, "%.*s%.*s", (int)(ckr__base(f->rel) - f->rel) - 6,
                                     f->rel + 6, (int)f->n_name, f->name);
         f->name = p ? ckr__key_with(r->c, p, '/', '.') : NULL;
+        if (!f->name) break;
+        if (!ckr__map_find(&r->by_name, f->name, strlen(f->name), &at)) {
+            ckr__nt_param *made = CKR__NEW(r->c, ckr__nt_param);
+            at = r->n_params;
+            ckr__map_put(&r->by_name, f->name, strlen(f->name), at, NULL);
+            *CKR__PUSH(ckr__nt_param *, r->c, r->params, r->n_params) = made;
+            if (ckr__failed(r->c)) break;
+            made->name = f->name;
+            made->order = CKR__NT_ORDERLESS;
+            made->pp = -1;
+        }
+        *CKR__PUSH(ckr__rankfile *, r->c, r->params[at]->shards, r->params[at]->n_shards) = f;
     }
     return r->c->err->code;
 }
@@ -42261,10 +42273,11 @@ static void ckr__nt_place(const ckr__nt *r, ckr__nt_param *p)
 /* Sets each parameter's place, and checks that no layer is absent or one too many. */
 static ckr_result ckr__nt_blocks(ckr__nt *r)
 {
-    uint64_t i;
     int64_t top = -1;
     bool head = false, embedding = false;
-    for (i = 0; i < r->n_params; i++) top = ckr__max_i64(top, ckr__nt_layer(r->params[i]->name));
+    if (!r->n_params) return ckr__fileset_missing(&r->f, "model", 0, 1, "model");
+    for (uint64_t i = 0; i < r->n_params; i++)
+        top = ckr__max_i64(top, ckr__nt_layer(r->params[i]->name));
     if (!r->layers) r->layers = top + 1;
     if (top >= r->layers)
         return ckr__fail_fmt(
@@ -42275,7 +42288,7 @@ static ckr_result ckr__nt_blocks(ckr__nt *r)
     if (r->layers > (int64_t)r->n_params)
         return ckr__fileset_missing(&r->f, "model.decoder", r->n_params, (uint64_t)r->layers,
                                     "model/model/decoder");
-    for (i = 0; i < r->n_params; i++) {
+    for (uint64_t i = 0; i < r->n_params; i++) {
         ckr__nt_param *p = r->params[i];
         ckr__nt_place(r, p);
         embedding = embedding || p->block == 0;
@@ -42520,10 +42533,8 @@ static ckr_result ckr__nt_load_shard(ckr__nt *r, ckr__nt_param *p, ckr__rankfile
         p->n_dims = v->n_dims;
         p->dtype = v->dtype;
     }
-    if (v->n_dims > CKR_MAX_DIMS)
-        return ckr__nt_bad_shape(r, p, f, "dimensions", v->n_dims, CKR_MAX_DIMS);
-    if (v->n_dims != p->n_dims)
-        return ckr__nt_bad_shape(r, p, f, "dimensions", v->n_dims, p->n_dims);
+    const uint32_t want = v->n_dims > CKR_MAX_DIMS ? CKR_MAX_DIMS : p->n_dims;
+    if (v->n_dims != want) return ckr__nt_bad_shape(r, p, f, "dimensions", v->n_dims, want);
     if (v->dtype == p->dtype) return r->c->err->code;
     return ckr__remedy(r->c->err,
                        ckr__fail(r->c->err, CKR_ITEM_RANK_SHAPE, f->path, 8, p->name,
@@ -42635,39 +42646,10 @@ static uint32_t ckr__nt_rank(const ckr__nt *r, const ckr__rankfile *f)
 static ckr__part ckr__nt_part_of(ckr__nt *r, const ckr__nt_param *p, const char *slot,
                                  const ckr__rankfile *f, const ckr_view *v)
 {
-    ckr__part x = CKR_ZERO;
-    x.file = f->path;
-    x.name = p->name;
-    x.slot = slot;
-    x.view = v;
-    x.n_dims = p->n_dims;
-    x.shape = p->shape;
+    ckr__part x = ckr__part_make(f->path, p->name, slot, v, p->n_dims, p->shape,
+                                 ckr__nt_rank(r, f));
     x.split = &p->split;
-    x.rank = (int32_t)ckr__nt_rank(r, f);
     return x;
-}
-
-/* The weights' files by parameter. */
-static ckr_result ckr__nt_group_files(ckr__nt *r)
-{
-    uint64_t at;
-    for (uint64_t i = 0; i < r->f.n_files[CKR__NT_WEIGHT]; i++) {
-        ckr__rankfile *f = r->f.files[CKR__NT_WEIGHT][i];
-        ckr__nt_param *p;
-        if (ckr__map_find(&r->by_name, f->name, strlen(f->name), &at)) {
-            p = r->params[at];
-        } else {
-            p = CKR__NEW(r->c, ckr__nt_param);
-            ckr__map_put(&r->by_name, f->name, strlen(f->name), r->n_params, NULL);
-            *CKR__PUSH(ckr__nt_param *, r->c, r->params, r->n_params) = p;
-            if (ckr__failed(r->c)) return r->c->err->code;
-            p->name = f->name;
-            p->order = CKR__NT_ORDERLESS;
-            p->pp = -1;
-        }
-        *CKR__PUSH(ckr__rankfile *, r->c, p->shards, p->n_shards) = f;
-    }
-    return r->n_params ? r->c->err->code : ckr__fileset_missing(&r->f, "model", 0, 1, "model");
 }
 
 static ckr_result ckr__nt_weights(ckr__nt *r)
@@ -43330,8 +43312,8 @@ static ckr_result ckr__nt_read(ckr__ctx *c, const char *dir, const ckr_open_desc
 {
     static ckr_result (*const steps[])(ckr__nt *r) = {
         ckr__nt_complete_dir,   ckr__nt_load_texts,    ckr__nt_progress,       ckr__nt_scan,
-        ckr__nt_topology,       ckr__nt_model,         ckr__nt_check_config,   ckr__nt_group_files,
-        ckr__nt_blocks,         ckr__nt_layers_alike,  ckr__nt_weights,        ckr__nt_check_vocab,
+        ckr__nt_topology,       ckr__nt_model,         ckr__nt_check_config,   ckr__nt_blocks,
+        ckr__nt_layers_alike,   ckr__nt_weights,       ckr__nt_check_vocab,
         ckr__nt_order_modules,  ckr__nt_read_optimizer, ckr__nt_schedule,
         ckr__nt_read_scheduler, ckr__nt_groups_out,    ckr__nt_read_random
     };
