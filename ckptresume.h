@@ -33036,6 +33036,38 @@ static ckr_result ckr__trust_masters(ckr__trust *x, const bool *use)
     return r;
 }
 
+/* The side file's number of rows is believed where the digests of these rows are its, too. */
+static ckr_result ckr__trust_vocab(ckr__trust *x, const bool *use)
+{
+    const ckr_ckpt *k = x->plan->src;
+    const ckr_state *s = &k->state;
+    const ckr_node *want = ckr_node_get(k->side, "tensors");
+    uint8_t (*each)[16] = (uint8_t (*)[16])ckr__arena_n(x->c, s->n_tensors, 16);
+    bool *only = CKR__NEW_N(x->c, bool, s->n_tensors), any = false;
+    int64_t told = 0;
+    if (!each || !only) return x->c->err->code;
+    if (!ckr_node_i64(ckr_node_find(k->side, "/vocab/logical"), &told) || told != s->vocab)
+        return CKR_OK;
+    for (uint64_t i = 0; i < s->n_tensors; i++) {
+        only[i] = use[i] && s->tensors[i]->split.vocab && !strcmp(s->tensors[i]->slot, "param");
+        any = any || only[i];
+    }
+    ckr_result r = any ? ckr__digest_all(x->c, k, only, each) : CKR_OK;
+    for (uint64_t i = 0; i < s->n_tensors && any && r == CKR_OK; i++) {
+        const char *key = ckr__printf(x->c, "%s/%s", s->tensors[i]->name, s->tensors[i]->slot);
+        const ckr_node *have = only[i] ? ckr__make_hex(x->c, each[i], 16) : NULL;
+        const char *hex = key ? ckr_node_str(ckr_node_get(want, key)) : NULL;
+        if (!have || !hex || !strcmp(hex, have->u.str)) continue;
+        x->refused = true;
+        r = ckr__say_int(&x->plan->ctx, "CKR_E_SIDE_DIGEST", CKR_ERROR,
+                         ckr__strdup(&x->plan->ctx, key), s->padded_vocab, told,
+                         "these rows of the vocabulary are not what was written: either the "
+                         "number of rows in ckptresume.json is wrong, or the tensor has changed",
+                         "remove ckptresume.json, and give --vocab");
+    }
+    return r == CKR_OK ? x->c->err->code : r;
+}
+
 /* Entries of the report, and a refused plan, where copies differ and nothing tells which is
    right. */
 static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
@@ -33064,6 +33096,7 @@ static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
         }
     if (r == CKR_OK) r = ckr__trust_masters(&x, use);
     ckr__crew_free(&x.crew);
+    if (r == CKR_OK) r = ckr__trust_vocab(&x, use);
     if (r == CKR_OK && x.swaps.n && !x.refused) r = ckr__plan_fill(p, &x.swaps);
     if (r != CKR_OK && c->err->code == CKR_OK) *c->err = *p->ctx.err;
     p->facts.notes = p->notes;
@@ -62573,11 +62606,31 @@ static bool ckr__prog_numbers(ckr_state *s, const ckr_node *run)
     return true;
 }
 
+/* Are the parameters of all groups in the file, where it has parameters? */
+static bool ckr__prog_named(ckr__ctx *c, const ckr_state *s)
+{
+    ckr__map names = { c, NULL, 0, 0 };
+    bool params = false, ok = true;
+    for (uint64_t i = 0; i < s->n_tensors; i++) {
+        params = params || !strcmp(s->tensors[i]->slot, "param");
+        ckr__map_put(&names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    }
+    for (uint64_t i = 0; i < s->n_ties; i++)
+        ckr__map_put(&names, s->ties[i].other, strlen(s->ties[i].other), i, NULL);
+    for (uint64_t i = 0; params && i < s->n_groups; i++)
+        for (uint64_t k = 0; k < s->groups[i].n_params; k++) {
+            const char *name = s->groups[i].params[k];
+            ok = ok && ckr__map_find(&names, name, strlen(name), NULL);
+        }
+    ckr__map_free(&names);
+    return ok;
+}
+
 static ckr_result ckr__prog_read(ckr_ckpt *k)
 {
     static const struct { const char *key; bool (*fn)(ckr__ctx *, ckr_state *, const ckr_node *); }
     lists[] = { { "groups", ckr__prog_group }, { "streams", ckr__prog_stream } };
-    const ckr_node *run = ckr_node_get(k->side, "run");
+    const ckr_node *run = ckr_node_get(k->side, "run"), *data = ckr_node_get(run, "data");
     ckr_state *s = &k->state;
     if (!run || !ckr__word_in("safetensors torch dcp", s->dialect)) return CKR_OK;
     k->kept.run = true;
@@ -62587,13 +62640,16 @@ static ckr_result ckr__prog_read(ckr_ckpt *k)
     for (uint64_t i = 0; i < s->n_groups; i++)         /* torch's own have no names       */
         if (!s->groups[i].name)
             s->groups[i].name = ckr_node_str(ckr_node_get(ckr_node_at(groups, i), "name"));
-    bool ok = ckr__prog_numbers(s, run);
+    bool ok = ckr_node_is_dict(run) && (!data || ckr_node_is_dict(data)) &&
+              ckr__prog_numbers(s, run);
     for (size_t i = s->n_groups > 0; i < 2; i++) {
         const ckr_node *list = ckr_node_get(run, lists[i].key);
-        for (uint64_t n = 0; ok && ckr_node_is_list(list) && n < list->count; n++)
+        ok = ok && (!list || ckr_node_is_list(list));
+        for (uint64_t n = 0; ok && list && n < list->count; n++)
             ok = lists[i].fn(&k->ctx, s, list->u.items[n]);
     }
-    if (ckr_node_is_dict(ckr_node_get(run, "data"))) s->data = ckr_node_get(run, "data");
+    ok = ok && (!ckr_node_get(run, "groups") || ckr__prog_named(&k->ctx, s));
+    if (data) s->data = data;
     if (!ok && !ckr__failed(&k->ctx))
         ckr__fail(k->ctx.err, CKR_ITEM_SIDE_FORMAT, k->path, CKR_NO_OFFSET, "run",
                   "the record of the run is not what this library writes");
@@ -62619,8 +62675,12 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
     ckr__ctx *c = &k->ctx;
     const int64_t vocab = desc ? desc->vocab : 0;
     int64_t told = 0, padded = 0;
-    ckr_node_i64(ckr_node_find(k->side, "/vocab/logical"), &told);
-    ckr_node_i64(ckr_node_find(k->side, "/vocab/padded"), &padded);
+    const ckr_node *rows = ckr_node_get(k->side, "vocab");
+    if (rows && (!ckr__record_int(rows, "padded", 1, INT64_MAX, &padded) ||
+                 !ckr__record_int(rows, "logical", 1, padded, &told)))
+        return ckr__fail(c->err, CKR_ITEM_SIDE_FORMAT, ckr__path_join(c, k->dir, CKR__SIDE_FILE),
+                         CKR_NO_OFFSET, "vocab",
+                         "the numbers of rows are not what this library writes");
     if (desc && desc->optimizer && d->read_fn != ckr__plain_read)
         return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "optimizer",
                          "this is a checkpoint of %s, which has its own; the file is for a bare "

@@ -18,6 +18,7 @@
 #define RANDOM STEP "random/tp-0-of-2_dp-0-of-1_pp-0-of-1.pt"
 #define QKV "model.decoder.0.pp_block.attn.qkv_proj.weight"
 #define NORM "model.final_layer_norm.pp_block.weight"
+#define EMBED "model.token_position_embeddings.pp_block.token_embedding.weight"
 #define OUT "/w/out"
 #define TEMP "/w/.out.ckptresume-tmp"
 #define OLD "/w/.out.ckptresume-old"
@@ -1126,6 +1127,43 @@ static void side_file(void)
     CHECK(!c);
 }
 
+/* Rows of the vocabulary: more than the padded ones, none, a text; some that the digests deny. */
+static void side_vocab(void)
+{
+    static const char *const rows[] = { "{\"logical\": 97, \"padded\": 96}",
+                                        "{\"logical\": 0, \"padded\": 96}",
+                                        "{\"logical\": \"9\", \"padded\": 96}", "7" };
+    char side[400];
+    ckr_open_desc d;
+    ckr_target t = CKR_ZERO;
+    ckr_plan *p = NULL;
+    ckr_ckpt *c = nanotron();
+    size_t i;
+    const long padded = c ? (long)ckr_ckpt_state(c)->padded_vocab : 0;
+    ckr_ckpt_close(c);
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snprintf(side, sizeof side, "{\"ckptresume\": 1, \"vocab\": %s}", rows[i]);
+        memio_put(&mem, STEP "ckptresume.json", side, strlen(side));
+        d = failing(-1, 0, 0);
+        bad_is(ckr_ckpt_open(IN, &d, &c, &err), &err, rows[i],
+               bad(CKR_ITEM_SIDE_FORMAT, STEP "ckptresume.json", NOWHERE, "vocab"));
+    }
+    snprintf(side, sizeof side, "{\"ckptresume\": 1, \"vocab\": {\"logical\": %ld, "
+             "\"padded\": %ld}, \"tensors\": {\"" EMBED "/param\": "
+             "\"00112233445566778899aabbccddeeff\"}}", padded - 1, padded);
+    memio_put(&mem, STEP "ckptresume.json", side, strlen(side));
+    if ((c = opened(IN)) == NULL) return;
+    CHECK_INT(ckr_ckpt_state(c)->vocab, padded - 1);
+    t.topology.zero = -1;
+    t.mode = CKR_MODE_CONTINUE;
+    if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &err), &err)) {
+        CHECK(ckr_plan_write(p, OUT, NULL, &err) != CKR_OK);
+        CHECK(note_of(ckr_plan_info(p)->notes, ckr_plan_info(p)->n_notes, "CKR_E_SIDE_DIGEST"));
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
 /* One rank's file alone, and a file of no tensors: nothing is answered about them. */
 static void nothing_to_ask(void)
 {
@@ -1295,6 +1333,7 @@ int main(int argc, char **argv)
     RUN(not_resumed);
     RUN(newer_steps);
     RUN(side_file);
+    RUN(side_vocab);
     RUN(nothing_to_ask);
     RUN(targets);
     if (!t_now.only) bad_all_seen(BAD_RUN, dead);

@@ -571,7 +571,9 @@ static void changed(void)
         { "\\\"step\\\": 7", "\\\"step\\\": [" },
         { "\\\"sample\\\": 5", "\\\"sample\\\": [" },
         { "{\\\"ckptresume", "[\\\"ckptresume" },
-        { "1/shard\\\": 17", "1/shard\\\": nu" }
+        { "1/shard\\\": 17", "1/shard\\\": nu" },
+        { "\\\"run\\\": {", "\\\"run\\\": [" }, { "\\\"groups\\\": [", "\\\"groups\\\": {" },
+        { "\\\"params\\\": [\\\"", "\\\"params\\\": [\\\"?" }
     };
     char path[600];
     size_t n;
