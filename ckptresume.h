@@ -22582,6 +22582,24 @@ static void ckr__tie_add(ckr__ctx *c, ckr_state *s, const char *name, const char
     t->other = other;
 }
 
+/* The tensors of a slot by name: their places in the state's list. */
+static void ckr__names_of(const ckr_state *s, const char *slot, ckr__map *m)
+{
+    for (uint64_t i = 0; i < s->n_tensors; i++)
+        if (!strcmp(s->tensors[i]->slot, slot))
+            ckr__map_put(m, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+}
+
+/* The group of each parameter that one lists; how many these are. */
+static uint64_t ckr__groups_of(const ckr_state *s, ckr__map *m)
+{
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < s->n_groups; n += s->groups[i++].n_params)
+        for (uint64_t k = 0; k < s->groups[i].n_params; k++)
+            ckr__map_put(m, s->groups[i].params[k], strlen(s->groups[i].params[k]), i, NULL);
+    return n;
+}
+
 /* What no dialect has a place for: the value at `where` of the file `rel`, or all of the file
    (where NULL). It is listed, and a writer of the same dialect puts it back or says that it is
    lost. */
@@ -26355,9 +26373,7 @@ static void ckr__slots_hold(ckr__ctx *c, const ckr_state *s, ckr__slots_as as, c
     ckr__map params = { c, NULL, 0, 0 }, seen = { c, NULL, 0, 0 };
     const ckr_tensor *unsure = NULL;
     uint64_t at;
-    for (uint64_t i = 0; i < s->n_tensors; i++)
-        if (!strcmp(s->tensors[i]->slot, "param"))
-            ckr__map_put(&params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    ckr__names_of(s, "param", &params);
     for (int pass = 0; pass < 2; pass++)
         for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(c) && !c->refused; i++) {
             const ckr_tensor *t = s->tensors[i];
@@ -32069,12 +32085,8 @@ static bool ckr__former_groups(ckr__former *f)
 {
     ckr__ctx *c = &f->p->ctx;
     ckr__map owner = { c, NULL, 0, 0 };
-    uint64_t n = 0, at, begin;
+    uint64_t n = ckr__groups_of(f->s, &owner), at, begin;
     bool ok = ckr_node_is_list(f->groups);
-    for (uint64_t i = 0; i < f->s->n_groups; i++)
-        for (uint64_t k = 0; k < f->s->groups[i].n_params; k++, n++)
-            ckr__map_put(&owner, f->s->groups[i].params[k], strlen(f->s->groups[i].params[k]), i,
-                         NULL);
     for (uint64_t i = 0; ok && i < f->groups->count; i++) {
         const ckr_node *list = ckr_node_get(f->groups->u.items[i], "params");
         begin = f->n;
@@ -32502,9 +32514,7 @@ static void ckr__plan_adopt(ckr_plan *p, const ckr_state *s, const ckr__map *nam
 static void ckr__plan_named(ckr_plan *p, const ckr_state *s)
 {
     ckr__map names = { &p->ctx, NULL, 0, 0 };
-    for (uint64_t i = 0; i < s->n_tensors; i++)
-        if (!strcmp(s->tensors[i]->slot, "param"))
-            ckr__map_put(&names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    ckr__names_of(s, "param", &names);
     for (uint64_t i = 0; i < s->n_ties; i++)
         ckr__map_put(&names, s->ties[i].other, strlen(s->ties[i].other), i, NULL);
     for (uint64_t i = 0; i < s->n_groups && !p->ctx.refused; i++)
@@ -32614,9 +32624,7 @@ static ckr_result ckr__hand_check(ckr__ctx *c, const ckr_ckpt *k)
     const ckr_state *s = &k->state;
     ckr__map params = { c, NULL, 0, 0 };
     uint64_t at = 0;
-    for (uint64_t i = 0; i < s->n_tensors; i++)
-        if (!strcmp(s->tensors[i]->slot, "param"))
-            ckr__map_put(&params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    ckr__names_of(s, "param", &params);
     for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(c); i++) {
         const ckr_tensor *t = s->tensors[i];
         if (!strcmp(t->slot, "param")) continue;
@@ -34951,9 +34959,7 @@ static ckr_result ckr__check_all(ckr__checker *k)
     const ckr_state *s = &k->ckpt->state;
     ckr__map params = { &k->c, NULL, 0, 0 };
     uint8_t (*each)[16] = (uint8_t (*)[16])ckr__arena_n(&k->c, s->n_tensors, 16);
-    for (uint64_t i = 0; i < s->n_tensors; i++)
-        if (!strcmp(s->tensors[i]->slot, "param"))
-            ckr__map_put(&params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    ckr__names_of(s, "param", &params);
     ckr_result r = ckr__failed(&k->c) ? k->c.err->code : ckr__check_sweep(k, &params);
     if (r == CKR_OK) r = ckr__check_members(k);
     if (r == CKR_OK) r = ckr__check_rng(k);
@@ -36584,9 +36590,7 @@ static void ckr__unseen_sums(ckr__ctx *c, ckr__unseen *u, const ckr_ckpt *k, con
     ckr__rankfile f;
     const ckr_state *s = &k->state;
     for (; row && row->files && row->then != CKR__UNNAMED; row++) {}
-    for (uint64_t i = 0; i < s->n_tensors; i++)
-        if (!strcmp(s->tensors[i]->slot, "master"))
-            ckr__map_put(&both, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    ckr__names_of(s, "master", &both);
     for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(c); i++) {
         const ckr_tensor *t = s->tensors[i];
         const bool twice = ckr__unseen_twice(t, &both);
@@ -39460,9 +39464,7 @@ static bool ckr__masters_in(ckr__out *out, const ckr_state *s, ckr_state *own)
     *own = was;
     own->tensors = NULL;
     own->n_tensors = 0;
-    for (uint64_t i = 0; i < was.n_tensors; i++)
-        if (!strcmp(was.tensors[i]->slot, "master"))
-            ckr__map_put(&masters, was.tensors[i]->name, strlen(was.tensors[i]->name), i, NULL);
+    ckr__names_of(&was, "master", &masters);
     for (uint64_t i = 0; i < was.n_tensors && !ckr__failed(out->c); i++) {
         ckr_tensor *t = was.tensors[i];
         if (!strcmp(t->slot, "master")) continue;
@@ -39764,9 +39766,7 @@ static int64_t ckr__gpt_count(const ckr__gpt *g)
     ckr__map params = { g->c, NULL, 0, 0 };
     int64_t n = 0;
     if (o) return o->n_dims == 3 && o->shape[0] <= 65536 ? o->shape[0] : 0;
-    for (uint64_t i = 0; i < g->s->n_tensors; i++)
-        if (!strcmp(g->s->tensors[i]->slot, "param"))
-            ckr__map_put(&params, g->s->tensors[i]->name, strlen(g->s->tensors[i]->name), 0, NULL);
+    ckr__names_of(g->s, "param", &params);
     while (name && ckr__map_find(&params, name, strlen(name), NULL))
         name = ckr__gpt_name(g->c, &g->names, ++n, CKR__GPT_O, 0, 0);
     ckr__map_free(&params);
@@ -40183,10 +40183,8 @@ static ckr_state *ckr__gpt_under(ckr__gpt *g, const ckr__gpt_names *to)
         own->groups[i].params = NULL;
         own->groups[i].n_params = 0;
         own->groups[i].raw = NULL;
-        for (uint64_t k = 0; k < g->s->groups[i].n_params; k++)
-            ckr__map_put(&groups, g->s->groups[i].params[k], strlen(g->s->groups[i].params[k]), i,
-                         NULL);
     }
+    ckr__groups_of(g->s, &groups);
     for (int64_t l = -1; l <= g->layers; l++) {        /* before the layers, these, behind them  */
         const int first = l < 0             ? CKR__GPT_EMBED
                           : l < g->layers ? CKR__GPT_NORM_1
@@ -40298,11 +40296,7 @@ static ckr_state *ckr__gpt_adopt(ckr__gpt *g, ckr__ctx *c, ckr__out *out, const 
 static void ckr__gpt_order(ckr__gpt *g, ckr_state *own, const ckr_node *list)
 {
     ckr__map group = { g->c, NULL, 0, 0 };
-    uint64_t at, n = 0;
-    for (uint64_t i = 0; i < own->n_groups; i++)
-        for (uint64_t k = 0; k < own->groups[i].n_params; k++, n++)
-            ckr__map_put(&group, own->groups[i].params[k], strlen(own->groups[i].params[k]), i,
-                         NULL);
+    uint64_t at, n = ckr__groups_of(own, &group);
     for (uint64_t i = 0; i < own->n_groups; i++) own->groups[i].n_params = 0;
     for (uint64_t i = 0; i < list->count; i++) {
         const ckr_node *were = ckr_node_get(list->u.items[i], "were");
@@ -43435,25 +43429,24 @@ static void ckr__nt_items(ckr__nt_job *x)
 {
     const ckr_state *s = x->s;
     const ckr__nt *nt = x->nt;
-    ckr__map names = { x->c, NULL, 0, 0 };
+    ckr__map names = { x->c, NULL, 0, 0 }, groups = names;
     uint64_t at;
     x->items = CKR__NEW_N(x->c, ckr__nt_item, nt->n_params);
     x->n_items = nt->n_params;
     for (uint64_t i = 0; i < nt->n_params; i++)
         ckr__map_put(&names, nt->params[i]->name, strlen(nt->params[i]->name), i, NULL);
     const ckr__slots *of = ckr__slots_of(x->c, s, &names, nt->n_params, "");
+    ckr__groups_of(s, &groups);
     for (uint64_t i = 0; of && i < nt->n_params; i++) {
-        x->items[i].src = nt->params[i];
-        x->items[i].name = nt->params[i]->name;
-        x->items[i].of = of[i];
-        x->masters = x->masters || of[i].master;
+        ckr__nt_item *p = &x->items[i];
+        p->src = nt->params[i];
+        p->name = p->src->name;
+        p->of = of[i];
+        x->masters = x->masters || p->of.master;
+        if (ckr__map_find(&groups, p->name, strlen(p->name), &at)) p->group = &s->groups[at];
     }
-    for (uint64_t i = 0; of && i < s->n_groups; i++)
-        for (uint64_t k = 0; k < s->groups[i].n_params; k++) {
-            const char *name = s->groups[i].params[k];
-            if (ckr__map_find(&names, name, strlen(name), &at)) x->items[at].group = &s->groups[i];
-        }
     ckr__map_free(&names);
+    ckr__map_free(&groups);
 }
 
 /* padded = ceil(v / (m * tp)) * (m * tp), as HEAD pads; where the logical size is not known, the
@@ -46587,9 +46580,7 @@ static ckr_node **ckr__ac_engine_params(ckr__ac *r)
     uint64_t at;
     r->keep->views = CKR__NEW_N(r->c, const ckr_view *, s->n_tensors);
     r->keep->n_views = s->n_tensors;
-    for (uint64_t i = 0; i < s->n_tensors; i++)
-        if (!strcmp(s->tensors[i]->slot, "param"))
-            ckr__map_put(&r->of.names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    ckr__names_of(s, "param", &r->of.names);
     for (uint64_t i = 0; i < s->n_ties; i++)
         if (ckr__map_find(&r->of.names, s->ties[i].name, strlen(s->ties[i].name), &at))
             ckr__map_put(&r->of.names, s->ties[i].other, strlen(s->ties[i].other), at, NULL);
@@ -63960,14 +63951,6 @@ static ckr_result ckr__diff_hyper(ckr__differ *d, const ckr__diff_pair *of, cons
     return d->c.err->code;
 }
 
-/* The group of each parameter of one side. */
-static void ckr__diff_members(const ckr_state *s, ckr__map *m)
-{
-    for (uint64_t i = 0; i < s->n_groups; i++)
-        for (uint64_t k = 0; k < s->groups[i].n_params; k++)
-            ckr__map_put(m, s->groups[i].params[k], strlen(s->groups[i].params[k]), i, NULL);
-}
-
 /* Parameters of the groups of s: a pair of groups for each that t has too; what it has not. */
 static void ckr__diff_member(ckr__differ *d, const ckr_state *s, const ckr__map *other, bool back,
                              ckr__map *met, ckr__diff_pair **pairs, uint64_t *n)
@@ -64004,8 +63987,8 @@ static void ckr__diff_groups(ckr__differ *d)
     uint64_t n = 0;
     if (!ckr__diff_has(d, CKR_GROUPS, "CKR_DIFF_GROUP", "groups", s->n_groups, t->n_groups)) return;
     d->met = met;
-    ckr__diff_members(s, &in[0]);
-    ckr__diff_members(t, &in[1]);
+    ckr__groups_of(s, &in[0]);
+    ckr__groups_of(t, &in[1]);
     ckr__diff_member(d, s, &in[1], false, &met, &pairs, &n);
     ckr__diff_member(d, t, &in[0], true, &met, &pairs, &n);
     for (uint64_t i = 0; i < n && !ckr__failed(&d->c); i++)
