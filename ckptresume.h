@@ -42237,17 +42237,16 @@ static void ckr__nt_check_shape(ckr__nt *r, const ckr__nt_param *p)
 
 /* A run has one type for its weights, which config.yaml names; only MoE routers are always float32.
    */
-static ckr_result ckr__nt_check_dtype(ckr__nt *r, const ckr__nt_param *p)
+static void ckr__nt_check_dtype(ckr__nt *r, const ckr__nt_param *p)
 {
     const char *name = ckr_node_str(ckr_node_find(r->config.root, "/model/dtype"));
     if (name && ckr__starts(name, "torch.")) name += 6;
     const ckr_dtype want = name ? ckr__dtype_find(name, strlen(name), 0) : CKR_DTYPE_NONE;
-    return want == CKR_DTYPE_NONE || want == p->dtype || !ckr__is_float(p->dtype) ||
-                   (p->dtype == CKR_DTYPE_F32 && ckr__nt_is(p, ".router."))
-               ? r->c->err->code
-               : ckr__fail_fmt(r->c, CKR_ITEM_NANOTRON_CONFIG, p->shards[0]->path, p->name,
-                               "the file or config.yaml is of another run: restore the right one",
-                               "dtype %s; config.yaml says %s", ckr_dtype_name(p->dtype), name);
+    if (want != CKR_DTYPE_NONE && want != p->dtype && ckr__is_float(p->dtype) &&
+        !(p->dtype == CKR_DTYPE_F32 && ckr__nt_is(p, ".router.")))
+        ckr__fail_fmt(r->c, CKR_ITEM_NANOTRON_CONFIG, p->shards[0]->path, p->name,
+                      "the file or config.yaml is of another run: restore the right one",
+                      "dtype %s; config.yaml says %s", ckr_dtype_name(p->dtype), name);
 }
 
 /* In the optimizer's order where its files tell it, else in that in which the modules are
@@ -42630,40 +42629,6 @@ static ckr_result ckr__nt_shard_ranks(ckr__nt *r, ckr__nt_param *p)
                : ckr__fileset_duplicate(&r->f, p->shards[want - 1], p->shards[want]);
 }
 
-/* Opens the files of a parameter, and places them. */
-static ckr_result ckr__nt_load_param(ckr__nt *r, ckr__nt_param *p)
-{
-    int64_t *whole = CKR__NEW_N(r->c, int64_t, CKR_MAX_DIMS);
-    uint32_t given = 0;
-    p->blocks = CKR__NEW_N(r->c, ckr__block *, p->n_shards);
-    ckr__sort(r->c, (void **)(void *)p->shards, (size_t)p->n_shards, ckr__rankfile_cmp);
-    if (ckr__failed(r->c)) return r->c->err->code;
-    p->shape = whole;
-    p->split.axis = -1;
-    p->sharded = p->shards[0]->of[CKR__TP] != 0;
-    for (uint64_t i = 1; i < p->n_shards; i++)
-        if (!p->sharded || !p->shards[i]->of[CKR__TP])
-            return ckr__fileset_duplicate(&r->f, p->shards[i - 1], p->shards[i]);
-    if (p->sharded) ckr__nt_shard_ranks(r, p);
-    for (uint64_t i = 0; i < p->n_shards && !ckr__failed(r->c); i++)
-        if (ckr__nt_load_shard(r, p, p->shards[i]) == CKR_OK && p->sharded)
-            ckr__nt_claim(r, p, i, whole, &given);
-    if (ckr__failed(r->c)) return r->c->err->code;
-    if (p->sharded) {
-        p->pp = p->shards[0]->at[CKR__PP];
-        ckr__nt_split(r, p, given);
-    } else {
-        if (p->n_dims) memcpy(whole, ckr__nt_data(p->shards[0])->shape, p->n_dims * sizeof *whole);
-        p->blocks[0] = ckr__block_whole(r->c, p->n_dims, whole);
-    }
-    ckr__nt_check_shape(r, p);
-    const int axis = ckr__nt_modules[p->leaf / 2].axis;
-    if (axis != CKR__NT_EITHER)
-        ckr__axis_is(r->c, p->shards[0]->path, p->name, p->split.axis, "Nanotron",
-                     axis == 1 && p->leaf % 2 ? (int)CKR__NT_WHOLE : axis);
-    return ckr__nt_check_dtype(r, p);
-}
-
 static uint32_t ckr__nt_rank(const ckr__nt *r, const ckr__rankfile *f)
 {
     return (f->at[CKR__PP] * r->of.dp + f->at[CKR__DP]) * r->of.tp + f->at[CKR__TP];
@@ -42679,19 +42644,50 @@ static ckr__part ckr__nt_part_of(ckr__nt *r, const ckr__nt_param *p, const char 
     return x;
 }
 
+/* Opens the files of a parameter, and places them: they are parts of its tensor. */
+static void ckr__nt_load_param(ckr__nt *r, ckr__nt_param *p)
+{
+    int64_t *whole = CKR__NEW_N(r->c, int64_t, CKR_MAX_DIMS);
+    const int axis = ckr__nt_modules[p->leaf / 2].axis;
+    uint32_t given = 0;
+    p->blocks = CKR__NEW_N(r->c, ckr__block *, p->n_shards);
+    ckr__sort(r->c, (void **)(void *)p->shards, (size_t)p->n_shards, ckr__rankfile_cmp);
+    if (ckr__failed(r->c)) return;
+    p->shape = whole;
+    p->split.axis = -1;
+    p->sharded = p->shards[0]->of[CKR__TP] != 0;
+    for (uint64_t i = 1; i < p->n_shards; i++)
+        if (!p->sharded || !p->shards[i]->of[CKR__TP])
+            ckr__fileset_duplicate(&r->f, p->shards[i - 1], p->shards[i]);
+    if (p->sharded && !ckr__failed(r->c)) ckr__nt_shard_ranks(r, p);
+    for (uint64_t i = 0; i < p->n_shards && !ckr__failed(r->c); i++)
+        if (ckr__nt_load_shard(r, p, p->shards[i]) == CKR_OK && p->sharded)
+            ckr__nt_claim(r, p, i, whole, &given);
+    if (ckr__failed(r->c)) return;
+    if (p->sharded) {
+        p->pp = p->shards[0]->at[CKR__PP];
+        ckr__nt_split(r, p, given);
+    } else {
+        if (p->n_dims) memcpy(whole, ckr__nt_data(p->shards[0])->shape, p->n_dims * sizeof *whole);
+        p->blocks[0] = ckr__block_whole(r->c, p->n_dims, whole);
+    }
+    ckr__nt_check_shape(r, p);
+    if (axis != CKR__NT_EITHER)
+        ckr__axis_is(r->c, p->shards[0]->path, p->name, p->split.axis, "Nanotron",
+                     axis == 1 && p->leaf % 2 ? (int)CKR__NT_WHOLE : axis);
+    ckr__nt_check_dtype(r, p);
+    for (uint64_t i = 0; i < p->n_shards && !ckr__failed(r->c); i++) {
+        ckr__part x = ckr__nt_part_of(r, p, "param", p->shards[i], ckr__nt_data(p->shards[i]));
+        x.block = p->blocks[i];
+        ckr__held *h = ckr__part_add(&r->load, &x);
+        if (h) h->tensor->requires_grad = true;
+    }
+}
+
 static ckr_result ckr__nt_weights(ckr__nt *r)
 {
-    for (uint64_t i = 0; i < r->n_params; i++) {
-        ckr__nt_param *p = r->params[i];
-        if (ckr__nt_load_param(r, p) != CKR_OK) break;
-        for (uint64_t k = 0; k < p->n_shards; k++) {
-            ckr__part x = ckr__nt_part_of(r, p, "param", p->shards[k], ckr__nt_data(p->shards[k]));
-            x.block = p->blocks[k];
-            ckr__held *h = ckr__part_add(&r->load, &x);
-            if (!h) return r->c->err->code;
-            h->tensor->requires_grad = true;
-        }
-    }
+    for (uint64_t i = 0; i < r->n_params && !ckr__failed(r->c); i++)
+        ckr__nt_load_param(r, r->params[i]);
     return r->c->err->code;
 }
 
