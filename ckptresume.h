@@ -64243,8 +64243,11 @@ static const char *ckr__rest_text(ckr__differ *d, const ckr__rest *e)
     if (n->kind == CKR_NODE_OBJECT) return n->u.object->name;
     if (ckr__rest_is_view(n)) return ckr__rest_view_text(&d->c, n->u.view);
     if (ckr_node_is_dict(n) || ckr_node_is_list(n))
-        return ckr__printf(&d->c, "%s of %llu", ckr_node_is_dict(n) ? "a dict" : "a list",
-                           (unsigned long long)n->count);
+        return ckr__printf(&d->c, "%s of %llu",
+                           n->kind == CKR_NODE_ODICT   ? "an OrderedDict"
+                           : n->kind == CKR_NODE_DICT  ? "a dict"
+                           : n->kind == CKR_NODE_TUPLE ? "a tuple"
+                                                       : "a list", (unsigned long long)n->count);
     const char *text = ckr__node_text_of(&d->c, n);
     return text && strlen(text) > 200 ? ckr__printf(&d->c, "%.200s...", text) : text;
 }
@@ -64343,6 +64346,11 @@ static ckr_result ckr__diff_rest(ckr__differ *d)
     return r;
 }
 
+static const char *ckr__diff_lr(ckr__ctx *c, const char *kind, double lr)
+{
+    return lr == lr ? ckr__printf(c, "%s: %.17g", kind, lr) : ckr__printf(c, "%s: none", kind);
+}
+
 /* Schedules of one kind by what they are made of; of two kinds by the LRs to come. */
 static void ckr__diff_schedule(ckr__differ *d, const ckr_schedule *x, const ckr_schedule *y)
 {
@@ -64361,10 +64369,11 @@ static void ckr__diff_schedule(ckr__differ *d, const ckr_schedule *x, const ckr_
     }
     ckr__sched_proof(&d->c, x, y, step < 0 ? 0 : step, &by);
     if (by.worst <= CKR__LR_SAME) return;
+    const bool ends = by.want != by.want || by.made != by.made;
     ckr__say(&d->c, "CKR_DIFF_SCHEDULE", CKR_CHANGED, "lr",
-             ckr__printf(&d->c, "%s: %.17g", x->kind, by.want),
-             ckr__printf(&d->c, "%s: %.17g", y->kind, by.made),
-             ckr__printf(&d->c, "most at update %lld", (long long)by.update), NULL);
+             ckr__diff_lr(&d->c, x->kind, by.want), ckr__diff_lr(&d->c, y->kind, by.made),
+             ckr__printf(&d->c, ends ? "from update %lld on one has ended, or tells no LR"
+                                     : "most at update %lld", (long long)by.update), NULL);
 }
 
 /* What the tensors, the schedules and the progress are; those of the rest are told where they are

@@ -331,6 +331,24 @@ static void of_lightning_1(void)
     ckr_ckpt_close(c);
 }
 
+/* A schedule that has ended beside one that goes on: no LR is a word, and no number. */
+static void ended(void)
+{
+    ckr_ckpt *a = open_ok("in/epoch_within.ckpt"), *b = open_ok("in/onecycle.ckpt");
+    ckr_diff *d = NULL;
+    ckr_error e;
+    uint64_t i;
+    if (a && b && CHECK_OK(ckr_ckpt_diff(a, b, &d, &e), &e)) {
+        const ckr_note *n = note_of(d->others, d->n_others, "CKR_DIFF_SCHEDULE");
+        if (CHECK(n != NULL)) CHECK_STR(n->new_value, "torch:OneCycleLR: none");
+        for (i = 0; i < d->n_others; i++)
+            CHECK(!d->others[i].new_value || !strstr(d->others[i].new_value, "nan"));
+    }
+    ckr_diff_free(d);
+    ckr_ckpt_close(a);
+    ckr_ckpt_close(b);
+}
+
 static void faults_on_the_way(void)
 {
     whole w = CKR_ZERO;
@@ -358,6 +376,7 @@ int main(int argc, char **argv)
     RUN(without);
     RUN(newest);
     RUN(of_lightning_1);
+    RUN(ended);
     RUN(faults_on_the_way);
     memio_free(&disk);
     return t_end();

@@ -224,8 +224,10 @@ static void diff(void)
           "the same: 21 tensors bit for bit\n|has optimizer state, groups, schedules, random" },
         { "diff @/diff.safetensors @/half.safetensors", 1,
           "float32 -> bfloat16, equal as bfloat16\n" },
-        { "diff @/diff.safetensors @/half.safetensors --tolerance 0", 0,
-          "within     0: 21 tensors" },
+        { "diff @/diff.safetensors @/half.safetensors --tolerance 0", 1,
+          "float32 -> bfloat16, equal as bfloat16\n" },
+        { "diff @/diff.safetensors @/half.safetensors --tolerance 0ulp", 0,
+          "within     0ulp: 21 tensors" },
         { "diff " CKPT " " MASTERS " --tolerance 1", 0, "the same: 21 tensors|within     1: 84 " },
         { "diff " CKPT " @/diff.safetensors", 1, "CKR_DIFF_GROUP|1 -> none" }
     };

@@ -125,7 +125,8 @@ const option all_options[] = {
     { "limit", "N", KIND_LIMIT, GROUP_OUTPUT, AT(limit), VERB_DIFF, NULL,
       "how many tensors are listed: a number (default 10), or all" },
     { "tolerance", "T", KIND_TOLERANCE, GROUP_OUTPUT, AT(tolerance), VERB_DIFF, NULL,
-      "tensors whose values differ by no more are the same, whatever their dtypes: 1e-6, or 2ulp" },
+      "tensors whose values differ by no more are the same, whatever their dtypes: 1e-6, or 2ulp; "
+      "0 takes no other dtype, 0ulp one in which they are equal" },
     { "files", NULL, KIND_SWITCH, GROUP_OUTPUT, AT(files), VERB_PLAN, NULL,
       "list every file that would be written" },
     { "each", NULL, KIND_SWITCH, GROUP_OUTPUT, AT(each), VERB_DIGEST, NULL,

@@ -14,10 +14,12 @@ typedef struct answer {
     uint64_t n_within, n_differ, n_beside;
 } answer;
 
-/* By any tolerance a value is no NaN, and both sides have it. */
+/* By any tolerance a value is no NaN, and both sides have it. None at all is no cast either: 0ulp
+   takes values that are equal in the narrower dtype. */
 static bool is_within(const options *o, const ckr_tensor_diff *x)
 {
     if (!o->tolerance || x->where || x->as == CKR_DTYPE_NONE) return false;
+    if (!o->tolerance_ulp && o->tolerate <= 0 && x->a->dtype != x->b->dtype) return false;
     if (!x->n_elements) return true;
     if (o->tolerance_ulp) return x->max_ulp != CKR_NO_ULP && (double)x->max_ulp <= o->tolerate;
     return x->max_abs <= o->tolerate;
