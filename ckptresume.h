@@ -31691,13 +31691,21 @@ static bool ckr__recovers(const ckr_note *n)
 static void ckr__plan_policy(ckr_plan *p)
 {
     const bool recover = p->target.mode == CKR_MODE_RECOVER;
-    uint64_t n = 0;
+    uint64_t n = 0, allowed = 0;
     char what[120];
     for (uint64_t i = 0; i < p->n_notes; i++) {
         const ckr_note *e = &p->notes[i];
+        const bool changed = e->severity == CKR_CHANGED, ok = recover && ckr__recovers(e);
         if (e->severity == CKR_APPROX || e->severity == CKR_LOST) n += p->target.strict || recover;
-        else if (e->severity == CKR_CHANGED) n += recover && !ckr__recovers(e);
+        allowed += changed && ok;
+        n += changed && recover && !ok;
     }
+    if (!n && allowed)
+        ckr__say(&p->ctx, "CKR_N_RECOVER", CKR_EXACT, "recover", NULL,
+                 ckr__printf(&p->ctx, "%llu changed", (unsigned long long)allowed),
+                 "RECOVER allows these: values that the framework must find changed to go on "
+                 "exactly where it was, and what only the script or its configuration can bring, "
+                 "the same as before", NULL);
     if (!n) return;
     ckr__sprint(what, sizeof what, "%llu of the entries above %s %s", (unsigned long long)n,
                 n == 1 ? "is" : "are",

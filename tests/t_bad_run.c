@@ -1048,6 +1048,28 @@ static void other_bytes(void)
     ckr_ckpt_close(c);
 }
 
+/* What RECOVER lets change is counted, each of it, in an entry of its own. */
+static void recovered(void)
+{
+    ckr_ckpt *c = nanotron();
+    ckr_target t = CKR_ZERO;
+    ckr_plan *p = NULL;
+    uint64_t i, n = 0;
+    char want[32];
+    t.mode = CKR_MODE_RECOVER;
+    t.topology.zero = -1;
+    if (c && CHECK_OK(ckr_plan_create(c, &t, 0, &p, &err), &err)) {
+        const ckr_plan_facts *f = ckr_plan_info(p);
+        const ckr_note *note = note_of(f->notes, f->n_notes, "CKR_N_RECOVER");
+        for (i = 0; i < f->n_notes; i++) n += f->notes[i].severity == CKR_CHANGED;
+        snprintf(want, sizeof want, "%d changed", (int)n);
+        CHECK_INT(f->verdict, CKR_VERDICT_CHANGED);
+        if (CHECK(note != NULL)) CHECK_STR(note->new_value, want);
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
 /* What the framework's loader asks for, and what it does without: said for the step that is
    opened, and of the run's directory where that was opened. */
 static void not_resumed(void)
@@ -1330,6 +1352,7 @@ int main(int argc, char **argv)
     RUN(uncomparable);
     RUN(states_by_hand);
     RUN(other_bytes);
+    RUN(recovered);
     RUN(not_resumed);
     RUN(newer_steps);
     RUN(side_file);

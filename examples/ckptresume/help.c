@@ -231,7 +231,9 @@ static void topic_modes(const doc *d)
     doc_item(d, 13, "continue", "the default: what you ask for changes, and what follows from it "
              "is told; all else stays as it was");
     doc_item(d, 13, "recover", "the run as if it had never stopped: every byte and every stream "
-             "stays, and any difference is an error");
+             "stays, and any difference is an error, but for what CKR_N_RECOVER counts: values "
+             "that the framework must find changed to go on exactly, and what its script must "
+             "bring");
     doc_item(d, 13, "transfer", "a new run with the weights of the old one: no optimizer, no "
              "schedule, no random streams; its progress starts at 0");
     doc_part(d, "how severe an entry of a report is");
