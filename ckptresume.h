@@ -50584,7 +50584,8 @@ static void ckr__ds_missing(ckr__ds *r, const char *rel)
     ckr__fileset_missing(&r->files, NULL, 0, 1, rel);
 }
 
-/* Every rank's files, none missing; a universal checkpoint has some of them only. */
+/* Every rank's files, none missing, and those of optimizers with their dicts; a universal
+   checkpoint has some of them only. All are read here but those of layers. */
 static void ckr__ds_places(ckr__ds *r)
 {
     ckr__fileset *k = &r->files;
@@ -50605,22 +50606,21 @@ static void ckr__ds_places(ckr__ds *r)
         g->optim = (optim ? optim : none) + (uint64_t)m * r->dp;
         g->model = ranked ? g->models[0] : models[m];
         if (!g->model) ckr__ds_missing(r, ckr__ds_name(r->c, CKR__DS_MODEL_ROW, 0, m));
+        for (uint32_t d = 0; d < r->dp && !ckr__failed(r->c); d++) {
+            ckr__ds_load(r, g->models[d]);
+            ckr__ds_load(r, g->optim[d]);
+            if (d == 0) ckr__ds_load(r, g->model);
+            if (g->optim[d] && !ckr_node_is_dict(ckr__ds_optim(g->optim[d])))
+                ckr__ds_bad(r, g->optim[d], "optimizer_state_dict", "a dict");
+        }
     }
-}
-
-/* Samples of an update: as the configuration says, else by its parts. */
-static int64_t ckr__ds_samples(const ckr__ds *r)
-{
-    int64_t batch[3] = { 0, 1, 0 };
-    for (int i = 0; i < 3; i++) ckr_node_i64(ckr_node_get(r->config, ckr__ds_batch[i]), &batch[i]);
-    return batch[2] > 0 && batch[2] <= 1 << 30 ? batch[2]
-                                               : ckr__batch_of(batch[0], batch[1], r->dp);
 }
 
 /* Which files there are, which model's file comes first, and what it says of the sizes. */
 static void ckr__ds_sizes(ckr__ds *r)
 {
     ckr__fileset *k = &r->files;
+    int64_t batch[3] = { 0, 1, 0 };
     k->missing_remedy = "restore the file, or take an earlier step";
     k->copies = r->universal = ckr__dir_has(r->c, r->dir, "zero", CKR_FILE_DIR);
     ckr__fileset_of(k, r->c, r->dir, ckr__ds_forms, false);
@@ -50640,7 +50640,9 @@ static void ckr__ds_sizes(ckr__ds *r)
     ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &r->s->progress.step);
     r->dp = ckr__ds_u32(r->meta, "dp_world_size");
     r->mp = ckr__ds_u32(r->meta, "mp_world_size");
-    r->s->batch = ckr__ds_samples(r);
+    for (int i = 0; i < 3; i++) ckr_node_i64(ckr_node_get(r->config, ckr__ds_batch[i]), &batch[i]);
+    r->s->batch = batch[2] > 0 && batch[2] <= 1 << 30 ? batch[2]
+                                                      : ckr__batch_of(batch[0], batch[1], r->dp);
     if (!r->dp) ckr__ds_bad(r, first, "dp_world_size", "a number of ranks");
     if (!r->mp) ckr__ds_bad(r, first, "mp_world_size", "a number of ranks");
     const ckr_node *module = ckr_node_get(r->meta, "module");
@@ -50652,20 +50654,6 @@ static void ckr__ds_sizes(ckr__ds *r)
                       "convert with the framework that wrote it",
                       "%u tensor-parallel ranks; no file records how their tensors are cut",
                       (unsigned)(tp > 1 ? tp : r->mp));
-}
-
-/* Every file that is read, and the dicts in those of optimizers. */
-static void ckr__ds_ranks(ckr__ds *r)
-{
-    for (uint32_t m = 0; m < r->mp; m++)
-        for (uint32_t d = 0; d < r->dp && !ckr__failed(r->c); d++) {
-            ckr__ds_stage *g = &r->stages[m];
-            ckr__ds_load(r, g->models[d]);
-            ckr__ds_load(r, g->optim[d]);
-            if (d == 0) ckr__ds_load(r, g->model);
-            if (g->optim[d] && !ckr_node_is_dict(ckr__ds_optim(g->optim[d])))
-                ckr__ds_bad(r, g->optim[d], "optimizer_state_dict", "a dict");
-        }
 }
 
 /* Model's files of one step agree in it: a rank's file of another step is told apart by it. */
@@ -50862,11 +50850,10 @@ static void ckr__ds_names(ckr__ds *r)
 static const ckr_view *ckr__ds_flat(const ckr_node *n, int64_t *numel)
 {
     const ckr_view *v = n && n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
-    if (!v || ckr__view_odd(v) || v->bytes || v->n_dims != 1 || v->offset < 0 ||
-        v->offset > INT64_MAX / 16 || (v->shape[0] > 1 && v->stride[0] != 1))
-        return NULL;
-    *numel = v->shape[0];
-    return v;
+    return v && !ckr__view_odd(v) && !v->bytes && v->n_dims == 1 && v->offset >= 0 &&
+                   v->offset <= INT64_MAX / 16 && ckr__contiguous(v, numel)
+               ? v
+               : NULL;
 }
 
 /* >>deepspeed.model ----------------------------------------------------------- */
@@ -50908,23 +50895,6 @@ static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, const ckr__walk *w)
     }
 }
 
-/* shared_params, which is filled in one rank's file: rank 0's. NULL: it tells nothing. */
-static const ckr_node *ckr__ds_shared(ckr__ds *r)
-{
-    const ckr__ds_stage *g = &r->stages[0];
-    const ckr_node *first = ckr_node_get(g->model->root, "shared_params"), *own;
-    if (ckr__dict_n(first)) return first;
-    for (uint32_t d = 0; d < r->dp; d++) {
-        own = g->models[d] ? ckr_node_get(g->models[d]->root, "shared_params") : NULL;
-        if (!ckr__dict_n(own)) continue;
-        if (!r->universal && ckr_node_is_dict(first))
-            ckr__ds_elsewhere(r, g->models[d], "shared_params",
-                              "it names the ties, which rank 0 does");
-        return own;
-    }
-    return NULL;
-}
-
 /* Frozen parameters. ZeRO-3: elements [d * c, d * c + c) lie in rank d's file. ZeRO-2: a second
    copy, which must be equal. */
 static void ckr__ds_frozen(ckr__ds *r, const ckr__rankfile *f, uint32_t d)
@@ -50952,18 +50922,26 @@ static void ckr__ds_frozen(ckr__ds *r, const ckr__rankfile *f, uint32_t d)
 
 static void ckr__ds_model(ckr__ds *r)
 {
-    const ckr__rankfile *f = r->stages[0].model;
+    const ckr__ds_stage *g = &r->stages[0];
+    const ckr__rankfile *f = g->model;
+    const ckr_node *first = ckr_node_get(f->root, "shared_params");
     ckr__ds_module m = CKR_ZERO;
     ckr__walk w = ckr__walk_in(ckr_node_get(r->meta, "module"));
     if (r->pipe) return;
     m.f = f;
     m.views.map.c = r->c;
-    m.shared = ckr__ds_shared(r);
+    m.shared = first;          /* which is filled in one rank's file: rank 0's            */
+    for (uint32_t d = 0; d < r->dp && !ckr__dict_n(m.shared); d++) {
+        if (g->models[d]) m.shared = ckr_node_get(g->models[d]->root, "shared_params");
+        if (ckr__dict_n(m.shared) && !r->universal && ckr_node_is_dict(first))
+            ckr__ds_elsewhere(r, g->models[d], "shared_params",
+                              "it names the ties, which rank 0 does");
+    }
     if (!ckr_node_is_dict(w.dict)) ckr__ds_bad(r, f, "module", "a dict of tensors");
     while (!ckr__failed(r->c) && ckr__walk_on(&w)) ckr__ds_weight(r, &m, &w);
     ckr__map_free(&m.views.map);
     for (uint32_t d = 0; d < (r->zero == 3 ? r->dp : 1) && !ckr__failed(r->c); d++) {
-        if (r->zero == 3) f = r->stages[0].models[d];
+        if (r->zero == 3) f = g->models[d];
         if (!f) continue;
         ckr__ds_same_step(r, f);
         ckr__ds_frozen(r, f, d);
@@ -51150,22 +51128,6 @@ static void ckr__ds_state(ckr__ds *r, ckr__ds_run *x)
                 ckr__leave(r->c, r->s, x->f->rel,
                            ckr__printf(r->c, "%s/%s", x->where, slot ? slot : "?"), n);
         }
-    }
-}
-
-/* The padding behind each parameter of a group, and the buffer's length. */
-static void ckr__ds_layout(ckr__ds *r, const ckr__ds_stage *g, uint64_t k, ckr__ds_list *l)
-{
-    const ckr_node *pads =
-        ckr_node_at(ckr_node_get(ckr__ds_own(r, g, 0), "param_alignment_paddings"), k);
-    l->pad = CKR__NEW_N(r->c, int64_t, l->n);
-    l->spans = CKR__NEW_N(r->c, ckr__ds_span, l->n);
-    for (uint64_t i = 0; i < l->n && !ckr__failed(r->c); i++) {
-        const int64_t numel = l->items[i]->numel;
-        ckr_node_i64(ckr_node_at(pads, i), &l->pad[i]);
-        if (l->pad[i] < 0 || l->pad[i] > 64 || l->total > INT64_MAX / 2 - numel)
-            ckr__ds_bad(r, g->optim[0], "param_alignment_paddings", "small numbers");
-        else l->total += numel + l->pad[i];
     }
 }
 
@@ -51390,7 +51352,18 @@ static void ckr__ds_flats(ckr__ds *r, ckr__ds_stage *g)
                                        ckr__printf(r->c, "%soptimizer_state_dict/state/%llu",
                                                    fused ? "optimizer/" : "",
                                                    (unsigned long long)k));
-        ckr__ds_layout(r, g, k, &x.of);
+        const ckr_node *pads =
+            ckr_node_at(ckr_node_get(ckr__ds_own(r, g, 0), "param_alignment_paddings"), k);
+        ckr__ds_list *l = &x.of;
+        l->pad = CKR__NEW_N(r->c, int64_t, l->n);
+        l->spans = CKR__NEW_N(r->c, ckr__ds_span, l->n);
+        for (uint64_t i = 0; i < l->n && !ckr__failed(r->c); i++) {
+            const int64_t numel = l->items[i]->numel;
+            ckr_node_i64(ckr_node_at(pads, i), &l->pad[i]);
+            if (l->pad[i] < 0 || l->pad[i] > 64 || l->total > INT64_MAX / 2 - numel)
+                ckr__ds_bad(r, g->optim[0], "param_alignment_paddings", "small numbers");
+            else l->total += numel + l->pad[i];
+        }
         for (; x.rank < (fused ? 1 : r->dp) && !ckr__failed(r->c); x.rank++) {
             x.f = fused ? g->model : g->optim[x.rank];
             x.state = ckr__ds_state_of(r, g, x.rank, k);
@@ -52107,9 +52080,8 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
                                ckr_state *s)
 {
     static void (*const steps[])(ckr__ds *) = {
-        ckr__ds_sizes, ckr__ds_places, ckr__ds_ranks, ckr__ds_wrap, ckr__ds_names, ckr__ds_model,
-        ckr__ds_pipe, ckr__ds_optimizers, ckr__ds_progress, ckr__ds_groups, ckr__ds_schedule,
-        ckr__ds_clients
+        ckr__ds_sizes, ckr__ds_places, ckr__ds_wrap, ckr__ds_names, ckr__ds_model, ckr__ds_pipe,
+        ckr__ds_optimizers, ckr__ds_progress, ckr__ds_groups, ckr__ds_schedule, ckr__ds_clients
     };
     ckr__ds *r = CKR__NEW(c, ckr__ds);
     if (!r) return c->err->code;
@@ -52310,6 +52282,8 @@ static void ckr__ds_tell_apart(ckr__ds_job *x)
     if (x->t->dtype != CKR_DTYPE_NONE) x->dtype = x->t->dtype;
 }
 
+#define CKR__DS_LAYERS 1024    /* above which a cut by weights is not computed            */
+
 /* Where PipelineModule cuts n layers into `pp` stages: as many layers each; or, with weights, the
    cut whose heaviest and lightest stage differ least (its partition_balanced). */
 static bool ckr__ds_cuts(ckr__ctx *c, const double *weight, uint64_t n, uint32_t pp, uint64_t *cut)
@@ -52317,11 +52291,8 @@ static bool ckr__ds_cuts(ckr__ctx *c, const double *weight, uint64_t n, uint32_t
     struct best { double most, least, cost; uint64_t from; } *t, *to;  /* of i layers, j stages  */
     const uint64_t row = (uint64_t)pp + 1;
     uint64_t j;
-    if (!weight || n <= pp) {
-        for (j = 0; j <= pp; j++)
-            cut[j] = n <= pp ? (j < n ? j : n) : j * (n / pp) + (j < n % pp ? j : n % pp);
-        return true;
-    }
+    for (j = 0; j <= pp; j++) cut[j] = j * (n / pp) + (j < n % pp ? j : n % pp);
+    if (!weight || n <= pp) return true;
     double *sum = CKR__NEW_N(c, double, n + 1);
     t = CKR__NEW_N(c, struct best, (n + 1) * row);
     if (!sum || !t) return false;
@@ -52330,7 +52301,7 @@ static bool ckr__ds_cuts(ckr__ctx *c, const double *weight, uint64_t n, uint32_t
     t[0].most = t[0].cost = 0;
     for (uint64_t i = 1; i <= n; i++)
         for (j = 1; j <= pp && j <= i; j++)
-            for (uint64_t k = 0; k < i; k++) {
+            for (uint64_t k = j - 1; k < i; k++) {
                 const struct best *had = &t[k * row + j - 1];
                 const double w = sum[i] - sum[k], hi = had->most > w ? had->most : w,
                              lo = had->least < w ? had->least : w;
@@ -52358,28 +52329,15 @@ static bool ckr__ds_cut_fits(const ckr__ds *r, const uint64_t *cut, const ckr__d
     return !tied || n - 1 >= cut[r->mp - 1];
 }
 
-/* Of n layers with `count` parameters each those that weigh as most do weigh one, others none. */
-static double *ckr__ds_kinds(ckr__ctx *c, double *w, const uint64_t *count, uint64_t n)
-{
-    uint64_t *same = CKR__NEW_N(c, uint64_t, n), best = 0;
-    if (!same) return NULL;
-    for (uint64_t i = 0; i < n; i++) {
-        for (uint64_t k = 0; k < n && count[i]; k++)
-            same[i] += count[i] == count[k] && ckr__same(w[i], w[k]);
-        if (same[i] > same[best]) best = i;
-    }
-    for (uint64_t i = 0; i < n; i++) w[i] = count[i] && same[i] == same[best] ? 1 : 0;
-    return w;
-}
-
-/* What a layer weighs by a method of PipelineModule: its parameters, or one if it is of the kind
-   that most layers are of ("type:..."). */
+/* What a layer weighs by a method of PipelineModule: its parameters, or one if its number of
+   parameters and their size are those that most layers have ("type:..."), else nothing. */
 static double *ckr__ds_weights(ckr__ds_job *x, uint64_t n, bool tied, int method)
 {
     const ckr__ds *r = x->ds;
     double *w = CKR__NEW_N(x->c, double, n);
-    uint64_t *count = CKR__NEW_N(x->c, uint64_t, n);
-    if (!w || !count) return NULL;
+    uint64_t *count = CKR__NEW_N(x->c, uint64_t, n), *same = CKR__NEW_N(x->c, uint64_t, n);
+    uint64_t most = 0;
+    if (!w || !count || !same) return NULL;
     for (uint64_t i = 0; i < r->n_params; i++) {
         const ckr__ds_param *p = r->params[i];
         if (p->layer < 0) continue;
@@ -52387,10 +52345,14 @@ static double *ckr__ds_weights(ckr__ds_job *x, uint64_t n, bool tied, int method
         if (!p->frozen && p->tied && tied) w[n - 1] += (double)p->numel;
         count[p->layer]++;
     }
-    return method == 1 ? w : ckr__ds_kinds(x->c, w, count, n);
+    for (uint64_t i = 0; i < n && method == 2; i++) {
+        for (uint64_t k = 0; k < n && count[i]; k++)
+            same[i] += count[i] == count[k] && ckr__same(w[i], w[k]);
+        if (same[i] > most) most = same[i];
+    }
+    for (uint64_t i = 0; i < n && method == 2; i++) w[i] = count[i] && same[i] == most ? 1 : 0;
+    return w;
 }
-
-#define CKR__DS_LAYERS 1024    /* above which a cut by weights is not computed            */
 
 /* The stages of the layers at the target, and what PipelineModule is built with for them. The
    method and the number of layers are in no file: the first of uniform, parameters and type that
@@ -52407,8 +52369,9 @@ static const uint64_t *ckr__ds_stages_of(ckr__ds_job *x)
     for (uint64_t i = 0; i < r->n_params; i++) if (r->params[i]->tied) tied = r->params[i];
     if (tied && tied->param->n_pieces < 2) n++;        /* its second use has no file        */
     for (int method = 0; method < 3; method++) {
+        if (method && n > CKR__DS_LAYERS) break;
         double *w = method ? ckr__ds_weights(x, n, tied != NULL, method) : NULL;
-        if (method && (!w || n > CKR__DS_LAYERS)) break;
+        if (method && !w) break;
         if (!ckr__ds_cuts(x->c, w, n, r->mp, cut)) return NULL;
         if (!ckr__ds_cut_fits(r, cut, tied, n)) continue;
         if (!ckr__ds_cuts(x->c, w, n, x->pp, to)) return NULL;
@@ -52601,16 +52564,11 @@ static bool ckr__ds_single(const ckr__ds_param *p, const ckr_tensor *t)
    becomes a tensor: a whole `step` a float32 one, in which torch's optimizers count. */
 static ckr_node *ckr__ds_step_node(ckr__ds_job *x, const ckr_tensor *t, bool replica)
 {
-    const bool number = ckr__is_python(t), integer = number && t->dtype == CKR_DTYPE_I64;
-    int64_t v = 0;
-    double d = 0;
-    if (number) memcpy(&v, t->pieces[0].mem, sizeof v);
-    if (number) memcpy(&d, t->pieces[0].mem, sizeof d);
-    if (number && (x->ds || x->wrapper == CKR__DS_PLAIN))
-        return integer ? ckr__make_int(x->c, v) : ckr__make_float(x->c, d);
-    if (!integer || strcmp(t->slot, "step") != 0)
+    const bool number = ckr__is_python(t);
+    if (number && (x->ds || x->wrapper == CKR__DS_PLAIN)) return ckr__python_node(x->c, t);
+    if (!number || t->dtype != CKR_DTYPE_I64 || strcmp(t->slot, "step") != 0)
         return ckr__entry_whole(x->c, x->f, t->name, t, t->dtype, replica);
-    return ckr__step_entry(x->c, x->f, "step", (double)v);
+    return ckr__step_entry(x->c, x->f, "step", ckr__python_value(t));
 }
 
 /* A number, or a list of them: what is safe to be written as it was read. */
@@ -52890,15 +52848,6 @@ static bool ckr__ds_same_ranks(const ckr__ds_job *x)
            x->wrapper >= CKR__DS_FLAT && r->dp == x->dp && r->mp == x->pp;
 }
 
-/* What is not known here goes back into the same rank's file. */
-static void ckr__ds_optim_back(ckr__ds_job *x, ckr_node *to, int level)
-{
-    ckr__walk w = ckr__ds_level(x->ds, x->m, x->d, level);
-    while (ckr__walk_on(&w))
-        if (!w.name || !ckr__word_in(ckr__ds_optim_keys[level], w.name))
-            ckr__node_pair(x->c, to, w.key, ckr__ds_copy(x, w.value));
-}
-
 /* Begins a file of the step, of that name in it. False: the error is set. */
 static bool ckr__ds_begin(ckr__ds_job *x, const char *name)
 {
@@ -52978,10 +52927,13 @@ static void ckr__ds_optim_file(ckr__ds_job *x)
     x->f->root = ckr__make_dict(x->c, "optimizer_state_dict", o, "ds_config",
                                 ckr__ds_copy(x, x->config), "ds_version",
                                 ckr__ds_version_node(x), CKR__END);
-    if (!ckr__ds_same_ranks(x) || !x->ds->rest) return;
-    ckr__ds_optim_back(x, ckr__dict_value(o, ckr__ds_places_of[x->wrapper].base), 0);
-    ckr__ds_optim_back(x, o, 1);
-    ckr__ds_optim_back(x, x->f->root, 2);
+    /* what is not known here goes back into the same rank's file */
+    ckr_node *const base = ckr__dict_value(o, ckr__ds_places_of[x->wrapper].base),
+             *const to[] = { base, o, x->f->root };
+    for (int level = 0; level < 3 && ckr__ds_same_ranks(x) && x->ds->rest; level++)
+        for (ckr__walk w = ckr__ds_level(x->ds, x->m, x->d, level); ckr__walk_on(&w);)
+            if (!w.name || !ckr__word_in(ckr__ds_optim_keys[level], w.name))
+                ckr__node_pair(x->c, to[level], w.key, ckr__ds_copy(x, w.value));
 }
 
 /* >>deepspeed.emit.model ------------------------------------------------------ */
