@@ -48399,6 +48399,7 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
         x.w.source = x.ac->s;
         x.rate = ckr__same(x.ac->rate, 1) && x.ac->ranks > 1 ? 1 : (double)x.ranks;
         ckr__whole_maps(&x.w, x.ac->keep);
+        if (!x.ac->n_fsdp && !x.ac->engine) ckr__whole_minds(&x.w, t);
     }
     if (ckr__going(c)) ckr__ac_allowed(&x);
     if (ckr__going(c) && x.ac->sana && !x.ac->adopted) ckr__sana_emit(&x);

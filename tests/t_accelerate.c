@@ -638,6 +638,9 @@ static void streams_hostile(void)
 static void names_or_numbers(void)
 {
     ckr_ckpt *c = open_ok("in/1", -1);
+    const ckr_target t = target_of(0, 0, 3, -1, NULL);
+    const ckr_note *said;
+    ckr_plan *p = NULL;
     ckr_open_desc d = CKR_ZERO;
     ckr_error e;
     const char *other[64];
@@ -645,6 +648,12 @@ static void names_or_numbers(void)
         CHECK(ckr_ckpt_tensor(c, "0", "exp_avg") != NULL);
         CHECK(note_of(ckr_ckpt_state(c)->notes, ckr_ckpt_state(c)->n_notes, "CKR_W_PARAM_NAMES"));
         CHECK_STR(ckr_ckpt_state(c)->groups[1].params[0], "5");
+        /* numbers they are where they go, too: nobody has to name them */
+        CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e);
+        said = p ? note_of(ckr_plan_info(p)->notes, ckr_plan_info(p)->n_notes, "CKR_W_PARAM_NAMES")
+                 : NULL;
+        CHECK(said && said->severity == CKR_EXACT);
+        ckr_plan_free(p);
     }
     ckr_ckpt_close(c);
     memcpy(other, names[TIED], sizeof other);
