@@ -49138,17 +49138,12 @@ static const ckr__lm_word ckr__lm_model_words[] = {
     { "channels", 6, false },   { "padded_vocab_size", 7, false }, { NULL, 0, false }
 };
 static const ckr__lm_word ckr__lm_state_words[] = {
-    { "magic", 0, false },
-    { "version", 1, false },
-    { "num_processes", 2, false },
-    { "process_rank", 3, false },
-    { "use_master_weights", 4, false },
-    { "should_shuffle", 5, false },
-    { "step", 10, false },
-    { "rng_state", 20, true },
+    { "magic", 0, false },              { "version", 1, false },
+    { "num_processes", 2, false },      { "process_rank", 3, false },
+    { "use_master_weights", 4, false }, { "should_shuffle", 5, false },
+    { "step", 10, false },              { "rng_state", 20, true },
     { "rng_state_last_update", 22, true },
-    { "current_shard_idx", 30, true },
-    { "current_sample_idx", 32, true },
+    { "current_shard_idx", 30, true },  { "current_sample_idx", 32, true },
     { NULL, 0, false }
 };
 
@@ -49184,11 +49179,11 @@ static void ckr__lm_view(ckr__ctx *c, ckr_node *d, const char *name, ckr_dtype d
 {
     ckr_node *n = ckr__make(c, CKR_NODE_TENSOR);
     ckr_view *v = CKR__NEW(c, ckr_view);
-    int64_t *dims = CKR__NEW_N(c, int64_t, (uint64_t)n_dims * 2), numel = 1;
+    int64_t *dims = CKR__NEW_N(c, int64_t, (uint64_t)n_dims * 2), numel = 0;
     if (!n || !v || !dims) return;
     memcpy(dims, shape, n_dims * sizeof *dims);
-    for (uint32_t i = n_dims; i-- > 0;
-         numel = ckr__times(numel, shape[i])) dims[n_dims + i] = numel;
+    ckr__strides(n_dims, shape, dims + n_dims);
+    ckr__numel(n_dims, shape, &numel);
     v->dtype = dtype;
     v->file = file;
     v->data_offset = at;
@@ -50026,24 +50021,10 @@ static void ckr__lm_options(ckr__lm_job *x)
     ckr__lm_hyper(x);
 }
 
-/* For the side file: the ranks that were known, of how many processes, and those that were written,
-   where the place in the data is counted anew. */
-static void ckr__lm_carry(ckr__lm_job *x)
-{
-    if (!x->P || x->c->refused) return;
-    x->out->carried = ckr__make_dict(
-        x->c, "dialect", ckr__make_str(x->c, "llmc"), "step", ckr__make_int(x->c, x->step),
-        "processes", ckr__make_int(x->c, x->processes), "ranks",
-        ckr__lm_carry_ranks(x->c, x->from, x->P, false), CKR__END);
-    if (!x->out->carried || !x->tokens) return;        /* in samples of how many tokens     */
-    ckr__node_set(x->c, x->out->carried, "unit", ckr__make_int(x->c, (int64_t)x->old_unit));
-    ckr__node_set(x->c, x->out->carried, "written",
-                  ckr__lm_carry_ranks(x->c, x->wrote, x->Q, true));
-}
-
 static void ckr__lm_emit_all(ckr__lm_job *x)
 {
     const ckr_leftover *left = x->s->leftovers;
+    ckr_node *d = NULL;
     ckr__lm_allowed(x);
     if (x->c->refused) return;
     ckr__lm_say_changes(x);
@@ -50061,7 +50042,17 @@ static void ckr__lm_emit_all(ckr__lm_job *x)
     if (ckr__failed(x->c)) return;
     if (!x->c->refused) ckr__lm_say_places(x);
     ckr__lm_file(x, ckr__printf(x->c, "DONE_%08lld", (long long)x->step), CKR_FORMAT_TEXT);
-    ckr__lm_carry(x);
+    /* for the side file: the ranks that were known, of how many processes, and those that were
+       written, where the place in the data is counted anew, in samples of `unit` tokens */
+    if (x->P && !x->c->refused)
+        x->out->carried = d = ckr__make_dict(
+            x->c, "dialect", ckr__make_str(x->c, "llmc"), "step", ckr__make_int(x->c, x->step),
+            "processes", ckr__make_int(x->c, x->processes), "ranks",
+            ckr__lm_carry_ranks(x->c, x->from, x->P, false), CKR__END);
+    if (d && x->tokens) {
+        ckr__node_set(x->c, d, "unit", ckr__make_int(x->c, (int64_t)x->old_unit));
+        ckr__node_set(x->c, d, "written", ckr__lm_carry_ranks(x->c, x->wrote, x->Q, true));
+    }
     if (x->m) ckr__loose_put(x->out, &x->m->loose, x->m->dir, "");
     for (uint64_t i = 0; x->m && i < x->s->n_leftovers; i++)
         if (ckr__path_ends(left[i].path, "/"))
@@ -50158,28 +50149,25 @@ static ckr_tensor *ckr__lm_gpt2_find(ckr__lm_job *x, int i, int64_t layer, uint3
     return name && ckr__map_find(&x->names, name, strlen(name), &at) ? x->s->tensors[at] : NULL;
 }
 
-static bool ckr__lm_gpt2_shape(const ckr__lm_job *x, const ckr_tensor *t, int i)
-{
-    const ckr__lm_shape *p = &ckr__lm_shapes[i];
-    const bool turn = !x->linear && p->layered && p->cols;
-    int64_t rows, cols;
-    ckr__lm_layer(&x->dims, i, &rows, &cols);
-    if (p->rows == CKR__LM_VOCAB) rows = x->dims.V;
-    if (!p->cols) return t->n_dims == 1 && t->shape[0] == rows;
-    return t->n_dims == 2 && t->shape[turn ? 1 : 0] == rows && t->shape[turn ? 0 : 1] == cols;
-}
-
 /* All tensors of a slot, or none (NULL for one that is not there, without an error). */
 static void ckr__lm_gpt2_slot(ckr__lm_job *x, uint32_t slot)
 {
     ckr_tensor **list =
         CKR__NEW_N(x->c, ckr_tensor *, (uint64_t)x->dims.L * CKR__LM_TENSORS);
     if (!list) return;
-    for (int i = 0; i < CKR__LM_TENSORS; i++)
-        for (int64_t l = 0; l < (ckr__lm_shapes[i].layered ? x->dims.L : 1); l++) {
+    for (int i = 0; i < CKR__LM_TENSORS; i++) {
+        const ckr__lm_shape *p = &ckr__lm_shapes[i];
+        const bool turn = !x->linear && p->layered && p->cols;
+        int64_t rows, cols, shape[2];
+        ckr__lm_layer(&x->dims, i, &rows, &cols);
+        if (p->rows == CKR__LM_VOCAB) rows = x->dims.V;
+        shape[0] = turn ? cols : rows;
+        shape[1] = turn ? rows : cols;
+        for (int64_t l = 0; l < (p->layered ? x->dims.L : 1); l++) {
             ckr_tensor *t = ckr__lm_gpt2_find(x, i, l, slot);
             if (!t && slot) return;
-            if (!t || !ckr__is_float(t->dtype) || !ckr__lm_gpt2_shape(x, t, i)) {
+            if (!t || !ckr__is_float(t->dtype) ||
+                !ckr__same_dims(t->n_dims, t->shape, p->cols ? 2 : 1, shape)) {
                 ckr__refuse(x->c, CKR_ITEM_LLMC_SOURCE, ckr__lm_gpt2_name(x->c, x->prefix, i, l),
                             t ? "another shape or dtype than GPT-2's"
                               : "GPT-2 has this tensor, the checkpoint has not", NULL);
@@ -50187,6 +50175,7 @@ static void ckr__lm_gpt2_slot(ckr__lm_job *x, uint32_t slot)
             }
             list[(int64_t)i * x->dims.L + l] = t;
         }
+    }
     x->by[slot] = list;
 }
 
