@@ -9057,14 +9057,6 @@ static void *ckr__pk_alloc(ckr__pickle *p, size_t n)
     return at;
 }
 
-/* The room of an array that was outgrown is where the next nodes go. */
-static void ckr__pk_reuse(ckr__pickle *p, void *at, size_t n)
-{
-    if (n <= (size_t)(p->bump_end - p->bump)) return;
-    p->bump = (uint8_t *)at;
-    p->bump_end = p->bump + n;
-}
-
 static ckr_node *ckr__pk_node(ckr__pickle *p, ckr_node_kind kind, size_t extra)
 {
     const size_t cls = extra == CKR__PK_STORAGE ? CKR__PK_CLASSES : extra / sizeof(ckr_node *);
@@ -9428,7 +9420,11 @@ static bool ckr__pk_extend(ckr__pickle *p, ckr_node *to, ckr_node **items, size_
         array = (ckr_node **)ckr__pk_alloc(p, (size_t)want * width * sizeof *array);
         if (!array) return false;
         if (to->count) memcpy(array, to->u.items, (size_t)to->count * width * sizeof *array);
-        ckr__pk_reuse(p, to->u.items, (size_t)cap * width * sizeof *array);
+        const size_t outgrown = (size_t)cap * width * sizeof *array;
+        if (outgrown > (size_t)(p->bump_end - p->bump)) {      /* the next nodes go there   */
+            p->bump = (uint8_t *)to->u.items;
+            p->bump_end = p->bump + outgrown;
+        }
         to->u.items = array;
         to->_aux = aux;
     }
@@ -9747,14 +9743,6 @@ static bool ckr__pk_instance(ckr__pickle *p, bool inst)
     return args && ckr__pk_push(p, ckr__pk_object(p, "reduce", cls, args));
 }
 
-static bool ckr__pk_build(ckr__pickle *p)
-{
-    if (!ckr__pk_has(p, 2)) return false;
-    if (!ckr__torch_build(p, ckr__pk_top(p, 2)[0], ckr__pk_top(p, 1)[0])) return false;
-    p->stack.n--;
-    return true;
-}
-
 static bool ckr__pk_persistent(ckr__pickle *p, bool binary)
 {
     ckr_node *pid, *out = NULL;
@@ -9948,7 +9936,11 @@ static bool ckr__pk_step_plain(ckr__pickle *p, uint8_t op)
     case 'R':  return ckr__pk_call(p, false);
     case 0x81: return ckr__pk_call(p, true);
     case 0x92: return ckr__pk_newobj_ex(p);
-    case 'b':  return ckr__pk_build(p);
+    case 'b':
+        if (!ckr__pk_has(p, 2) || !ckr__torch_build(p, ckr__pk_top(p, 2)[0], *ckr__pk_top(p, 1)))
+            return false;
+        p->stack.n--;
+        return true;
     case 'o':  return ckr__pk_instance(p, false);
     case 'Q':  return ckr__pk_persistent(p, true);
     case 0x94: return ckr__pk_put(p, p->memo_count);
@@ -14796,18 +14788,6 @@ static ckr_result ckr__dcp_shard_tensor(ckr__dcp *d, const ckr_node *key, const 
     return d->c->err->code;
 }
 
-/* A whole tensor beside its shards. */
-static ckr_result ckr__dcp_shard_copy(ckr__dcp *d, ckr__dcp_item *x, const ckr_view *v)
-{
-    ckr__dcp_chunk k = CKR_ZERO;
-    k.start = CKR__NEW_N(d->c, int64_t, x->n_dims);
-    k.count = x->shape;
-    k.view = v;
-    k.replica = true;
-    if (!ckr__dcp_empty(x, &k)) *CKR__PUSH(ckr__dcp_chunk, d->c, x->chunks, x->n_chunks) = k;
-    return d->c->err->code;
-}
-
 static ckr_result ckr__dcp_shard(ckr__dcp *d, const char *path)
 {
     ckr_node *root = NULL, *info = NULL;
@@ -14863,26 +14843,23 @@ static ckr_result ckr__dcp_consolidated(ckr__dcp *d)
         bool same = x && x->dtype == v->dtype && x->n_dims == v->n_dims;
         if (same && x->n_dims)
             same = !memcmp(x->shape, v->shape, x->n_dims * sizeof *v->shape);
-        if (!x)
+        if (!x) {
             r = ckr__dcp_shard_tensor(d, key, v, NULL);
-        else if (!same)
+        } else if (!same) {
             r = ckr__dcp_fail(d, CKR_ITEM_DCP_RANKS, NULL, x->fqn,
                               "its consolidated file has another dtype or shape than the shards");
-        else
-            r = ckr__dcp_shard_copy(d, x, v);
+        } else {                       /* a whole tensor beside its shards                  */
+            ckr__dcp_chunk k = CKR_ZERO;
+            k.start = CKR__NEW_N(d->c, int64_t, x->n_dims);
+            k.count = x->shape;
+            k.view = v;
+            k.replica = true;
+            if (!ckr__dcp_empty(x, &k))
+                *CKR__PUSH(ckr__dcp_chunk, d->c, x->chunks, x->n_chunks) = k;
+            r = d->c->err->code;
+        }
     }
     return r;
-}
-
-static ckr_result ckr__dcp_unfinished(ckr__dcp *d, const ckr__dcp_look *l)
-{
-    ckr_result r = ckr__dcp_fail(d, CKR_ITEM_DCP_UNFINISHED, NULL, NULL,
-                                 l->n_ranks      ? "the metadata of some ranks is missing"
-                                 : l->unfinished ? "only .metadata.tmp is there: the save ended "
-                                                   "just before it was renamed"
-                                                 : "data files without .metadata: the save has not "
-                                                   "ended, or was interrupted");
-    return ckr__remedy(d->c->err, r, "take the checkpoint before this one");
 }
 
 static ckr_result ckr__dcp_load(ckr__dcp *d)
@@ -14896,7 +14873,14 @@ static ckr_result ckr__dcp_load(ckr__dcp *d)
         r = ckr__dcp_shards(d, "sharded");
         return r == CKR_OK ? ckr__dcp_consolidated(d) : r;
     }
-    if (!l.n_ranks || l.n_ranks != l.top_rank + 1) return ckr__dcp_unfinished(d, &l);
+    if (!l.n_ranks || l.n_ranks != l.top_rank + 1)
+        return ckr__fail_with(d->c, CKR_ITEM_DCP_UNFINISHED, d->dir, NULL,
+                              l.n_ranks      ? "the metadata of some ranks is missing"
+                              : l.unfinished ? "only .metadata.tmp is there: the save ended just "
+                                               "before it was renamed"
+                                             : "data files without .metadata: the save has not "
+                                               "ended, or was interrupted",
+                              "take the checkpoint before this one");
     d->n_ranks = l.n_ranks;
     for (uint32_t i = 0; i < l.n_ranks && r == CKR_OK; i++) {
         const uint64_t before = d->n_files;
