@@ -50441,6 +50441,13 @@ typedef struct ckr__ds_told {
     uint32_t       n_dims, stage;
 } ckr__ds_told;
 
+/* Those of the files, or at the target, by name too. */
+typedef struct ckr__ds_params {
+    ckr__map        by_name;
+    ckr__ds_param **list;
+    uint64_t        n;
+} ckr__ds_params;
+
 typedef struct ckr__ds {
     ckr__ctx        *c;
     ckr_state       *s;
@@ -50459,10 +50466,8 @@ typedef struct ckr__ds {
     uint64_t         n_left;   /* leftovers of its own                                   */
     ckr__ds_stage   *stages;   /* [mp]                                                    */
     const ckr_node  *meta, *config;    /* of the first model's file                        */
-    ckr__ds_param  **params;
-    uint64_t         n_params;
+    ckr__ds_params   params;
     ckr__load        load;
-    ckr__map         by_name;
     ckr__map         names, buffers;   /* that the model's files tell: names -> place in told */
     ckr__ds_told    *told;
     uint64_t         n_told, *tied, n_tied;    /* tied: places of those of tied layers   */
@@ -50748,10 +50753,10 @@ static const int64_t *ckr__ds_shape(ckr__ds *r, const ckr__rankfile *f, const ch
     return ok ? CKR__DUP(r->c, int64_t, dims, count) : NULL;
 }
 
-static ckr__ds_param *ckr__ds_find(const ckr__ds *r, const char *name)
+static ckr__ds_param *ckr__ds_find(const ckr__ds_params *all, const char *name)
 {
     uint64_t at;
-    return name && ckr__map_find(&r->by_name, name, strlen(name), &at) ? r->params[at] : NULL;
+    return name && ckr__map_find(&all->by_name, name, strlen(name), &at) ? all->list[at] : NULL;
 }
 
 static bool ckr__ds_same_shape(const ckr__ds_param *p, uint32_t n_dims, const int64_t *shape)
@@ -50760,12 +50765,12 @@ static bool ckr__ds_same_shape(const ckr__ds_param *p, uint32_t n_dims, const in
 }
 
 /* Of the state's tensor `t`, NULL: out of memory. NULL: the error is set. */
-static ckr__ds_param *ckr__ds_param_add(ckr__ds *r, const char *name, ckr_tensor *t)
+static ckr__ds_param *ckr__ds_param_add(ckr__ctx *c, ckr__ds_params *all, const char *name,
+                                        ckr_tensor *t)
 {
-    ckr__ds_param *p = CKR__NEW(r->c, ckr__ds_param);
-    *CKR__PUSH(ckr__ds_param *, r->c, r->params, r->n_params) = p;
-    if (ckr__failed(r->c) ||
-        !ckr__map_put(&r->by_name, name, strlen(name), r->n_params - 1, NULL))
+    ckr__ds_param *p = CKR__NEW(c, ckr__ds_param);
+    *CKR__PUSH(ckr__ds_param *, c, all->list, all->n) = p;
+    if (ckr__failed(c) || !ckr__map_put(&all->by_name, name, strlen(name), all->n - 1, NULL))
         return NULL;
     p->name = name;
     p->param = t;
@@ -50780,8 +50785,9 @@ static ckr__ds_param *ckr__ds_absent(ckr__ds *r, const ckr__ds_told *k, ckr_dtyp
     if (!k->shape) ckr__ds_bad(r, r->stages[k->stage].model, k->name, "a shape of up to 8 axes");
     return ckr__failed(r->c)
                ? NULL
-               : ckr__ds_param_add(r, k->name, ckr__tensor_add(r->c, r->s, k->name, "param", dtype,
-                                                               k->n_dims, k->shape));
+               : ckr__ds_param_add(r->c, &r->params, k->name,
+                                   ckr__tensor_add(r->c, r->s, k->name, "param", dtype, k->n_dims,
+                                                   k->shape));
 }
 
 /* size: a shape, or NULL. */
@@ -50857,7 +50863,7 @@ static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, const ckr__walk *w)
     if (!first && ckr__shared_before(&m->views, v, &at)) first = ckr__dict_key(w->dict, at);
     if (first) {
         ckr__tie_add(r->c, r->s, first, name);
-    } else if (ckr__ds_find(r, name)) {
+    } else if (ckr__ds_find(&r->params, name)) {
         ckr__fail(r->c->err, CKR_ITEM_HF_DUPLICATE, m->f->path, CKR_NO_OFFSET, name, NULL);
     } else if (r->zero == 3 && !buffer && v->n_dims == 1 && v->shape[0] == 0) {
         if (ckr__map_find(&r->names, name, strlen(name), &at))
@@ -50865,7 +50871,7 @@ static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, const ckr__walk *w)
         else ckr__leave(r->c, r->s, m->f->rel, ckr__printf(r->c, "module/%s", name), NULL);
     } else if (ckr__plain_tensor_as(r->c, r->s, name, "param", v, &t) == CKR_OK && t) {
         t->buffer = buffer;
-        if (!buffer) ckr__ds_param_add(r, name, t);
+        if (!buffer) ckr__ds_param_add(r->c, &r->params, name, t);
     }
 }
 
@@ -50876,7 +50882,7 @@ static void ckr__ds_frozen(ckr__ds *r, const ckr__rankfile *f, uint32_t d)
     ckr__walk w = ckr__walk_in(ckr_node_get(f->root, "frozen_param_fragments"));
     while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
         const ckr_view *v = w.value->kind == CKR_NODE_TENSOR ? w.value->u.view : NULL;
-        ckr__ds_param *p = ckr__ds_find(r, w.name);
+        ckr__ds_param *p = ckr__ds_find(&r->params, w.name);
         const int64_t size = p ? p->numel : 0, c = ckr__ds_piece(size, r->dp),
                       begin = ckr__min_i64((int64_t)d * c, size);
         const ckr__extent x = { NULL, begin, ckr__min_i64(begin + c, size), 0 };
@@ -51302,7 +51308,7 @@ static void ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
         ckr__walk w = ckr__walk_in(g->shapes->u.items[k]);
         if (!ckr_node_is_dict(w.dict)) ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
         while (ckr__walk_on(&w)) {
-            ckr__ds_param *p = ckr__ds_find(r, w.name);
+            ckr__ds_param *p = ckr__ds_find(&r->params, w.name);
             shape = w.value->kind != CKR_NODE_NONE
                         ? ckr__ds_shape(r, g->model, w.name, w.value, &n_dims) : NULL;
             if (!p || (shape && !ckr__ds_same_shape(p, n_dims, shape)))
@@ -51415,10 +51421,10 @@ static void ckr__ds_match(ckr__ds *r, uint32_t m, ckr__optim *o, ckr__optim_para
     x.c = r->c;
     x.s = &s;
     ckr__state_init(&s, NULL);
-    s.tensors = CKR__NEW_N(r->c, ckr_tensor *, r->n_params);
-    for (uint64_t i = 0; s.tensors && i < r->n_params; i++)
-        if (r->params[i]->first == m || r->params[i]->tied)
-            s.tensors[s.n_tensors++] = r->params[i]->param;
+    s.tensors = CKR__NEW_N(r->c, ckr_tensor *, r->params.n);
+    for (uint64_t i = 0; s.tensors && i < r->params.n; i++)
+        if (r->params.list[i]->first == m || r->params.list[i]->tied)
+            s.tensors[s.n_tensors++] = r->params.list[i]->param;
     ckr__optim_params(&x, o, out, n);
     if (ckr__failed(r->c)) return;
     for (uint64_t i = 0; i < *n; i++) (*out)[i].name = NULL;
@@ -51428,7 +51434,7 @@ static void ckr__ds_match(ckr__ds *r, uint32_t m, ckr__optim *o, ckr__optim_para
         ckr__optim_names_fail(&x, o, "param_groups",
                            "the parameters are numbered, and shapes do not settle which is which");
     for (uint64_t i = 0; told && i < *n && !ckr__failed(r->c); i++) {
-        const ckr__ds_param *p = ckr__ds_find(r, told->names[i]);
+        const ckr__ds_param *p = ckr__ds_find(&r->params, told->names[i]);
         if (!p || !ckr__optim_fits(&(*out)[i], p->param))
             ckr__optim_names_fail(&x, o, told->names[i], "no parameter of this name and shape");
         else (*out)[i].name = p->name;
@@ -51446,9 +51452,9 @@ static void ckr__ds_fused_names(ckr__ds *r, uint32_t m)
                       "no file records which parameters are in which of the fused groups");
     g->lists = CKR__NEW(r->c, ckr__ds_list);
     g->n_groups = g->lists ? 1 : 0;
-    for (uint64_t i = 0; g->lists && i < r->n_params; i++)
-        if (r->params[i]->first == m || r->params[i]->tied)
-            *CKR__PUSH(ckr__ds_param *, r->c, g->lists[0].items, g->lists[0].n) = r->params[i];
+    for (uint64_t i = 0; g->lists && i < r->params.n; i++)
+        if (r->params.list[i]->first == m || r->params.list[i]->tied)
+            *CKR__PUSH(ckr__ds_param *, r->c, g->lists[0].items, g->lists[0].n) = r->params.list[i];
 }
 
 /* The next of a stage's parameters, which is p's; FP16_UnfusedOptimizer has in `list`, its
@@ -51457,7 +51463,7 @@ static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__optim_param *
                                 const ckr_node *list)
 {
     ckr__ds_stage *g = &r->stages[m];
-    ckr__ds_param *x = ckr__ds_find(r, p->name);
+    ckr__ds_param *x = ckr__ds_find(&r->params, p->name);
     ckr__ds_run run = ckr__ds_run_of(g->model, &x, 1, NULL);
     if (!x) {
         ckr__fail_fmt(r->c, CKR_ITEM_OPTIMIZER_NAMES, g->model->path, p->name, NULL,
@@ -51503,7 +51509,7 @@ static void ckr__ds_whole(ckr__ds *r, uint32_t m)
     const ckr_node *list = ckr_node_get(ckr__ds_own(r, g, 0), "fp32_groups");
     for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++) ckr__ds_whole_param(r, m, &p[i], list);
     for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++) {
-        ckr__ds_param *of = ckr__ds_find(r, p[i].name);
+        ckr__ds_param *of = ckr__ds_find(&r->params, p[i].name);
         ckr__ds_run x = ckr__ds_run_of(g->model, &of, 1,
                                        ckr__printf(r->c, "optimizer/%s", of->name));
         x.whole = true;
@@ -51545,14 +51551,14 @@ static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__rankfile *f, const char 
         name = k->name;
         tied = false;
     }
-    ckr__ds_param *p = ckr__ds_find(r, name);
+    ckr__ds_param *p = ckr__ds_find(&r->params, name);
     if (p && !ckr__ds_same_shape(p, v->n_dims, v->shape))
         ckr__fail_fmt(r->c, CKR_ITEM_OPTIMIZER_NAMES, f->path, local, NULL,
                       "it has another shape than %s, which is of an earlier layer", name);
     else if (p) ckr__read_view(r->c, p->param, NULL, v, -1, true);
     if (p || ckr__plain_tensor_as(r->c, r->s, name, "param", v, &t) != CKR_OK || !t) return;
     t->buffer = ckr__map_find(&r->buffers, name, strlen(name), NULL);
-    p = t->buffer ? NULL : ckr__ds_param_add(r, name, t);
+    p = t->buffer ? NULL : ckr__ds_param_add(r->c, &r->params, name, t);
     if (!p) return;
     p->layer = f->at[CKR__N];
     p->tied = ckr__starts(name, "tied_modules.");
@@ -51564,8 +51570,9 @@ static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__rankfile *f, const char 
 static uint64_t ckr__ds_layer_count(const ckr__ds *r, uint64_t i, uint64_t *grown)
 {
     uint64_t n = 0;
-    for (*grown = 0; i + n < r->n_params && r->params[i + n]->layer == r->params[i]->layer; n++)
-        *grown += !r->params[i + n]->frozen;
+    ckr__ds_param *const *p = r->params.list + i;
+    for (*grown = 0; i + n < r->params.n && p[n]->layer == p[0]->layer; n++)
+        *grown += !p[n]->frozen;
     return n;
 }
 
@@ -51581,16 +51588,17 @@ static bool ckr__ds_deal(ckr__ds *r, uint64_t tied, uint32_t on)
             const ckr_node *numbers = ckr_node_get(list->u.items[k], "params");
             want += ckr_node_is_list(numbers) ? numbers->count : 0;
         }
-        while (have < want && at < r->n_params) {
+        while (have < want && at < r->params.n) {
             const uint64_t n = ckr__ds_layer_count(r, at, &grown);
-            for (uint64_t k = at; k < at + n; k++) r->params[k]->first = m;
+            for (uint64_t k = at; k < at + n; k++) r->params.list[k]->first = m;
             have += grown;
             at += n;
         }
         if (have != want) return false;
     }
-    for (; at < r->n_params && r->params[at]->frozen; at++) r->params[at]->first = r->mp - 1;
-    return at == r->n_params;
+    for (; at < r->params.n && r->params.list[at]->frozen; at++)
+        r->params.list[at]->first = r->mp - 1;
+    return at == r->params.n;
 }
 
 /* With ZeRO-0 no file tells the key of a tied layer, nor that there is one: the optimizers have
@@ -51599,10 +51607,10 @@ static void ckr__ds_deal_layers(ckr__ds *r)
 {
     uint32_t m;
     uint64_t tied = 0;
-    if (r->n_params) ckr__ds_layer_count(r, 0, &tied);
+    if (r->params.n) ckr__ds_layer_count(r, 0, &tied);
     if (ckr__ds_deal(r, 0, 0)) return;
     for (m = r->mp - 1; m > 0 && !ckr__ds_deal(r, tied, m);) m--;
-    if (m > 0 && tied && r->params[0]->tied) return;
+    if (m > 0 && tied && r->params.list[0]->tied) return;
     if (m == 0 || !tied) {
         ckr__fail_fmt(r->c, CKR_ITEM_OPTIMIZER_NAMES, r->dir, "param_groups",
                       "restore the layer files of this step",
@@ -51610,11 +51618,11 @@ static void ckr__ds_deal_layers(ckr__ds *r)
         return;
     }
     for (uint64_t i = 0; i < tied; i++) {
-        ckr__ds_param *p = r->params[i];
+        ckr__ds_param *p = r->params.list[i];
         const char *dot = strchr(p->name, '.'),
                    *name = ckr__printf(r->c, "tied_modules.embed%s", dot ? dot : "");
         if (!name) return;
-        ckr__map_put(&r->by_name, name, strlen(name), i, NULL);
+        ckr__map_put(&r->params.by_name, name, strlen(name), i, NULL);
         p->name = p->param->name = name;
         p->tied = true;
     }
@@ -51718,41 +51726,37 @@ static void ckr__ds_uni(ckr__ds *r, uint32_t m)
         }
 }
 
-/* Every parameter has the state that any of them has, and Adam both of its moments. */
+/* Every parameter has the state that any of them has, and Adam both of its moments. A step that no
+   step.pt tells (ZeRO-3) is the optimizer's. */
 static void ckr__ds_uni_whole(ckr__ds *r)
 {
     const char *type = ckr_node_str(ckr_node_find(r->config, "/optimizer/type"));
     const bool adam = type && ckr__word_in("Adam AdamW adam adamw", type);
+    const ckr_node *all = ckr_node_find(r->optimizer, "/optimizer_state_dict/state"),
+                   *step = ckr__dict_n(all) ? ckr_node_get(ckr__dict_at(all, 0), "step") : NULL;
     const char *want[18] = { "exp_avg", "exp_avg_sq" };
     uint64_t n = adam ? 2 : 0, m;
     const ckr__held *h;
-    for (uint64_t i = 0; i < r->n_params; i++)
-        for (h = r->params[i]->slots; h; h = h->next) {
+    for (uint64_t i = 0; i < r->params.n; i++)
+        for (h = r->params.list[i]->slots; h; h = h->next) {
             const char *slot = h->tensor->slot;
             for (m = 0; m < n && strcmp(want[m], slot) != 0; m++) {}
             if (m == n && n < 18) want[n++] = slot;
         }
-    for (uint64_t i = 0; i < r->n_params; i++)
-        for (m = 0; m < n && r->params[i]->stated; m++)
-            if (!ckr__held_slot(r->params[i]->slots, want[m])) {
-                ckr__ds_missing(r, ckr__printf(r->c, "zero/%s/%s.pt", r->params[i]->name,
+    for (uint64_t i = 0; i < r->params.n; i++)
+        for (m = 0; m < n && r->params.list[i]->stated; m++)
+            if (!ckr__held_slot(r->params.list[i]->slots, want[m])) {
+                ckr__ds_missing(r, ckr__printf(r->c, "zero/%s/%s.pt", r->params.list[i]->name,
                                                strcmp(want[m], "master") ? want[m] : "fp32"));
                 return;
             }
-}
-
-/* A step that no step.pt tells (ZeRO-3) is the optimizer's. */
-static void ckr__ds_uni_steps(ckr__ds *r)
-{
-    const ckr_node *state = ckr_node_find(r->optimizer, "/optimizer_state_dict/state");
-    const ckr_node *n = ckr__dict_n(state) ? ckr_node_get(ckr__dict_at(state, 0), "step") : NULL;
-    for (uint64_t i = 0; n && i < r->n_params && !ckr__failed(r->c); i++) {
-        ckr__ds_param *p = r->params[i];
+    for (uint64_t i = 0; step && i < r->params.n && !ckr__failed(r->c); i++) {
+        ckr__ds_param *p = r->params.list[i];
         ckr__ds_run x = ckr__ds_run_of(r->stages[0].model, &p, 1, p->name);
         if (!p->stated || ckr__held_slot(p->slots, "step")) continue;
         x.slot = "step";
         p->stated = false;
-        ckr__ds_scalar(r, &x, n);
+        ckr__ds_scalar(r, &x, step);
         p->stated = true;
     }
 }
@@ -52047,7 +52051,6 @@ static void ckr__ds_optimizers(ckr__ds *r)
         else ckr__ds_whole(r, m);
     }
     if (r->universal && !ckr__failed(r->c)) ckr__ds_uni_whole(r);
-    if (r->universal) ckr__ds_uni_steps(r);
 }
 
 static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
@@ -52059,7 +52062,7 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     };
     ckr__ds *r = CKR__NEW(c, ckr__ds);
     if (!r) return c->err->code;
-    r->c = r->by_name.c = r->names.c = r->buffers.c = c;
+    r->c = r->params.by_name.c = r->names.c = r->buffers.c = c;
     r->s = s;
     r->dir = dir;
     r->desc = desc;
@@ -52068,7 +52071,7 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     ckr__load_init(&r->load, c, s, CKR_ITEM_DEEPSPEED_PARTITION);
     for (size_t i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](r);
     ckr__load_done(&r->load);
-    ckr__map_free(&r->by_name);
+    ckr__map_free(&r->params.by_name);
     ckr__map_free(&r->names);
     ckr__map_free(&r->buffers);
     r->desc = NULL;
@@ -52092,11 +52095,9 @@ typedef struct ckr__ds_job {
     ckr__under        *under;  /* whose directory it lies in, or NULL                     */
     const ckr_node    *meta;   /* of the source, or an empty dict                        */
     ckr__out          *out;
-    ckr__map           by_name;        /* -> item                                        */
     ckr__map           aliases;        /* other names of ties                             */
     ckr__map           views;  /* of layers: where they lie -> item                       */
-    ckr__ds_param      *items;
-    uint64_t           n_items;
+    ckr__ds_params     params;
     ckr__ds_list     **lists;  /* [pp][n_lists[pp]]                                      */
     uint64_t          *n_lists;
     uint32_t           dp, pp;
@@ -52125,12 +52126,6 @@ typedef struct ckr__ds_row {
     ckr_node *(*value_fn)(ckr__ds_job *x);
 } ckr__ds_row;
 
-
-static ckr__ds_param *ckr__ds_item_of(const ckr__ds_job *x, const char *name)
-{
-    uint64_t at;
-    return ckr__map_find(&x->by_name, name, strlen(name), &at) ? &x->items[at] : NULL;
-}
 
 /* Else it is a buffer, or nothing that is trained. */
 static bool ckr__ds_is_param(const ckr__ds_param *p)
@@ -52195,28 +52190,23 @@ static void ckr__ds_adopt_from(ckr__ds_job *x)
 static void ckr__ds_items(ckr__ds_job *x)
 {
     const ckr_state *s = x->s;
-    x->items = CKR__NEW_N(x->c, ckr__ds_param, s->n_tensors);
-    for (uint64_t i = 0; x->items && i < s->n_tensors; i++) {
+    for (uint64_t i = 0; i < s->n_tensors; i++) {
         ckr_tensor *t = s->tensors[i];
-        ckr__ds_param *p = &x->items[x->n_items];
         if (strcmp(t->slot, "param") != 0) continue;
-        p->name = t->name;
-        p->param = t;
-        p->layer = -1;
+        ckr__ds_param *p = ckr__ds_param_add(x->c, &x->params, t->name, t);
+        if (!p) return;
         p->buffer = x->foreign ? ckr__path_ends(t->name, "running_mean") ||
                                      ckr__path_ends(t->name, "running_var")
                                : t->buffer;
-        ckr__numel(t->n_dims, t->shape, &p->numel);
-        ckr__map_put(&x->by_name, p->name, strlen(p->name), x->n_items++, NULL);
     }
-    const ckr__slots *of = ckr__slots_of(x->c, s, &x->by_name, x->n_items, "master ema");
-    for (uint64_t i = 0; of && i < x->n_items; i++) {
-        x->items[i].of = &of[i];
+    const ckr__slots *of = ckr__slots_of(x->c, s, &x->params.by_name, x->params.n, "master ema");
+    for (uint64_t i = 0; of && i < x->params.n; i++) {
+        x->params.list[i]->of = &of[i];
         if (of[i].master) x->masters = true;
     }
     for (uint64_t i = 0; i < s->n_groups; i++)
         for (uint64_t k = 0; k < s->groups[i].n_params; k++) {
-            ckr__ds_param *p = ckr__ds_item_of(x, s->groups[i].params[k]);
+            ckr__ds_param *p = ckr__ds_find(&x->params, s->groups[i].params[k]);
             if (p) p->grouped = true;
             if (ckr__ds_is_param(p) && x->dtype == CKR_DTYPE_NONE) x->dtype = p->param->dtype;
         }
@@ -52231,8 +52221,8 @@ static void ckr__ds_tell_apart(ckr__ds_job *x)
     const char *first = NULL;
     uint64_t i, n = 0, averages = 0;
     x->buffers = ckr__make(x->c, CKR_NODE_LIST);
-    for (i = 0; i < x->n_items; i++) {
-        ckr__ds_param *p = &x->items[i];
+    for (i = 0; i < x->params.n; i++) {
+        ckr__ds_param *p = x->params.list[i];
         if (x->foreign && x->s->n_groups && !p->grouped && ckr__is_float(p->param->dtype) &&
             !ckr__path_ends(p->name, "weight") && !ckr__path_ends(p->name, "bias")) {
             p->buffer = true;
@@ -52294,8 +52284,8 @@ static bool ckr__ds_cuts(ckr__ctx *c, const double *weight, uint64_t n, uint32_t
 static bool ckr__ds_cut_fits(const ckr__ds *r, const uint64_t *cut, const ckr__ds_param *tied,
                              uint64_t n)
 {
-    for (uint64_t i = 0; i < r->n_params; i++) {
-        const ckr__ds_param *p = r->params[i];
+    for (uint64_t i = 0; i < r->params.n; i++) {
+        const ckr__ds_param *p = r->params.list[i];
         const uint64_t layer = (uint64_t)p->layer;
         if (p->frozen || p->layer < 0) continue;
         if (layer < cut[p->first] || layer >= cut[p->first + 1]) return false;
@@ -52312,8 +52302,8 @@ static double *ckr__ds_weights(ckr__ds_job *x, uint64_t n, bool tied, int method
     uint64_t *count = CKR__NEW_N(x->c, uint64_t, n), *same = CKR__NEW_N(x->c, uint64_t, n);
     uint64_t most = 0;
     if (!w || !count || !same) return NULL;
-    for (uint64_t i = 0; i < r->n_params; i++) {
-        const ckr__ds_param *p = r->params[i];
+    for (uint64_t i = 0; i < r->params.n; i++) {
+        const ckr__ds_param *p = r->params.list[i];
         if (p->layer < 0) continue;
         if (!p->frozen) w[p->layer] += (double)p->numel;
         if (!p->frozen && p->tied && tied) w[n - 1] += (double)p->numel;
@@ -52340,7 +52330,8 @@ static const uint64_t *ckr__ds_stages_of(ckr__ds_job *x)
     uint64_t *cut = CKR__NEW_N(x->c, uint64_t, (uint64_t)r->mp + 1),
              *to = CKR__NEW_N(x->c, uint64_t, (uint64_t)x->pp + 1), n = r->n_layers;
     if (!cut || !to) return NULL;
-    for (uint64_t i = 0; i < r->n_params; i++) if (r->params[i]->tied) tied = r->params[i];
+    for (uint64_t i = 0; i < r->params.n; i++)
+        if (r->params.list[i]->tied) tied = r->params.list[i];
     if (tied && tied->param->n_pieces < 2) n++;        /* its second use has no file        */
     for (int method = 0; method < 3; method++) {
         if (method && n > CKR__DS_LAYERS) break;
@@ -52383,9 +52374,9 @@ static void ckr__ds_owners(ckr__ds_job *x)
                     "copy the layer_*-model_states.pt of the original into its directory, or "
                     "--variant universal");
     else if (x->pp != x->ds->mp) cut = ckr__ds_stages_of(x);
-    for (uint64_t i = 0; i < x->ds->n_params && ckr__going(x->c); i++) {
-        const ckr__ds_param *from = x->ds->params[i];
-        ckr__ds_param *p = ckr__ds_item_of(x, from->name);
+    for (uint64_t i = 0; i < x->ds->params.n && ckr__going(x->c); i++) {
+        const ckr__ds_param *from = x->ds->params.list[i];
+        ckr__ds_param *p = ckr__ds_find(&x->params, from->name);
         if (!p) continue;
         p->layer = from->layer;
         p->tied = from->tied;
@@ -52426,7 +52417,7 @@ static void ckr__ds_list_make(ckr__ds_job *x, const ckr_group *g, uint32_t m, ck
     l->group = g;
     for (int tied = 1; tied >= 0; tied--)
         for (uint64_t k = 0; k < g->n_params; k++) {
-            ckr__ds_param *p = ckr__ds_item_of(x, g->params[k]);
+            ckr__ds_param *p = ckr__ds_find(&x->params, g->params[k]);
             const bool param = ckr__ds_is_param(p);
             if (param && (p->first == m || p->last == m) && p->tied == (tied > 0))
                 *CKR__PUSH(ckr__ds_param *, x->c, l->items, l->n) = p;
@@ -52933,7 +52924,7 @@ static ckr_node *ckr__ds_module_node(ckr__ds_job *x)
         }
         first = ckr__map_find(&x->aliases, name, strlen(name), &at) ? x->s->ties[at].name : NULL;
         ckr_node *v = first ? ckr__dict_value(out, first) : NULL;
-        const ckr__ds_param *p = ckr__ds_item_of(x, first ? first : name);
+        const ckr__ds_param *p = ckr__ds_find(&x->params, first ? first : name);
         if (!v && p) v = ckr__ds_model_entry(x, p);
         ckr__node_pair(x->c, out, ckr__make_str(x->c, name), v);
     }
@@ -52968,8 +52959,8 @@ static ckr_node *ckr__ds_shapes_node(ckr__ds_job *x)
 static ckr_node *ckr__ds_frozen_node(ckr__ds_job *x, bool fragments)
 {
     ckr_node *out = ckr__make(x->c, x->zero < 2 ? CKR_NODE_NONE : CKR_NODE_ODICT), *v;
-    for (uint64_t i = 0; i < x->n_items && x->zero >= 2; i++) {
-        const ckr__ds_param *p = &x->items[i];
+    for (uint64_t i = 0; i < x->params.n && x->zero >= 2; i++) {
+        const ckr__ds_param *p = x->params.list[i];
         const int64_t c = ckr__ds_piece(p->numel, x->dp), lo = ckr__min_i64(x->d * c, p->numel),
                       hi = ckr__min_i64(lo + c, p->numel);
         if (p->grouped || !ckr__ds_is_param(p)) continue;
@@ -53074,20 +53065,21 @@ static ckr_node *ckr__ds_layer_fn(void *user, ckr__out_file *f, const ckr_view *
     id[0] = v->file;
     id[1] = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
     return ckr__map_find(&x->views, (const char *)id, sizeof id, &at) &&
-                   ckr__same_dims(v->n_dims, v->shape, x->items[at].param->n_dims,
-                                  x->items[at].param->shape)
-               ? ckr__ds_model_entry(x, &x->items[at])
+                   ckr__same_dims(v->n_dims, v->shape, x->params.list[at]->param->n_dims,
+                                  x->params.list[at]->param->shape)
+               ? ckr__ds_model_entry(x, x->params.list[at])
                : ckr__entry_copy(x->c, f, "layer", v);
 }
 
 static void ckr__ds_layer_out(ckr__ds_job *x)
 {
     ckr__dupe hooks = CKR_ZERO;
-    uint64_t *id = CKR__NEW_N(x->c, uint64_t, 2 * x->n_items);
+    uint64_t *id = CKR__NEW_N(x->c, uint64_t, 2 * x->params.n);
     hooks.tensor_fn = ckr__ds_layer_fn;
     hooks.user = x;
-    for (uint64_t i = 0; id && i < x->n_items; i++, id += 2) {
-        const ckr_tensor *t = x->items[i].param;       /* second copies are written as the first */
+    for (uint64_t i = 0; id && i < x->params.n; i++, id += 2) {
+        /* second copies are written as the first */
+        const ckr_tensor *t = x->params.list[i]->param;
         if (!t->n_pieces || t->pieces[0].file == CKR_NO_FILE) continue;
         id[0] = t->pieces[0].file;
         id[1] = t->pieces[0].offset;
@@ -53124,8 +53116,8 @@ static void ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_param *p, const char *slo
 
 static void ckr__ds_uni_out(ckr__ds_job *x)
 {
-    for (uint64_t i = 0; i < x->n_items; i++) {
-        ckr__ds_param *p = &x->items[i];
+    for (uint64_t i = 0; i < x->params.n; i++) {
+        ckr__ds_param *p = x->params.list[i];
         if (!p->grouped || !ckr__ds_is_param(p)) continue;
         ckr__ds_uni_tensor(x, p, "master");
         for (uint64_t k = 0; k < p->of->n; k++)
@@ -53437,9 +53429,10 @@ static void ckr__ds_settings(ckr__ds_job *x)
     if (ckr_node_f64(ckr_node_get(zero, "sub_group_size"), &size) && size >= 1 && size < 9e15)
         x->sub_group = (int64_t)size;
     ckr__ds_rescale(x);
-    for (uint64_t i = 0; i < x->n_items; i++) {
-        const ckr_tensor *t = x->items[i].param;
-        if (!x->items[i].buffer && ckr__dtype_as(t, x->t->dtype) != t->dtype && !n++) first = t;
+    for (uint64_t i = 0; i < x->params.n; i++) {
+        const ckr_tensor *t = x->params.list[i]->param;
+        if (x->params.list[i]->buffer || ckr__dtype_as(t, x->t->dtype) == t->dtype) continue;
+        if (!n++) first = t;
     }
     if (first)
         ckr__say(x->c, "CKR_DTYPE_CAST", CKR_CHANGED,
@@ -53569,7 +53562,7 @@ static ckr_result ckr__under_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
         ckr__ds_say_half, ckr__ds_emit_files
     };
     ckr__ds_job x = CKR_ZERO;
-    x.c = x.by_name.c = x.aliases.c = x.views.c = c;
+    x.c = x.params.by_name.c = x.aliases.c = x.views.c = c;
     x.s = s;
     x.t = t;
     x.out = out;
@@ -53592,7 +53585,7 @@ static ckr_result ckr__under_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     if (!x.tag || !*x.tag)
         x.tag = ckr__printf(c, "global_step%lld", (long long)ckr__step_done(s));
     for (size_t i = 0; i < sizeof steps / sizeof *steps && ckr__going(c); i++) steps[i](&x);
-    ckr__map_free(&x.by_name);
+    ckr__map_free(&x.params.by_name);
     ckr__map_free(&x.aliases);
     ckr__map_free(&x.views);
     return c->err->code;
