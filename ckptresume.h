@@ -30731,6 +30731,15 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
                     d->before ? d->before->kind : NULL, d->t->schedule, "asked for", NULL);
 }
 
+/* A program's own run has no framework that would follow its schedule in a way of its own: it goes
+   on as it stands, past its end, too, in whatever is kept with the run. */
+static bool ckr__decide_own(const ckr__decide *d)
+{
+    const ckr__dialect *to = d->t->dialect ? ckr__dialect_find(d->t->dialect) : NULL;
+    return d->before && !d->before->opaque &&
+           (to ? ckr__keeps_run(d->src, to->takes, d->t) : d->src->_kept && d->src->_kept->run);
+}
+
 static ckr_result ckr__decide_join(ckr__decide *d)
 {
     static const ckr__rebase modes[] = {
@@ -30739,6 +30748,10 @@ static ckr_result ckr__decide_join(ckr__decide *d)
     };
     ckr_lr_policy policy = d->t->lr_policy;
     if (!d->before && !d->wanted) return CKR_OK;
+    if (policy == CKR_LR_DEFAULT && !d->asked_schedule && !d->asked_lr && ckr__decide_own(d)) {
+        d->after = d->before;
+        return CKR_OK;
+    }
     if (policy == CKR_LR_DEFAULT) policy = d->asked_schedule ? CKR_LR_TARGET : CKR_LR_KEEP;
     if (!d->before || (d->before->opaque && (policy == CKR_LR_KEEP || policy == CKR_LR_TARGET))) {
         d->after = d->wanted;
@@ -62353,25 +62366,27 @@ static ckr_result ckr__told_schedule(ckr__ctx *c, ckr_state *s, const ckr_open_d
     return ckr__told_fits(c, s, old, x);
 }
 
-/* A recurrence that ran at another number of ticks per update: the files hold the same curve, but
-   the side file knows how it was rounded on its way. */
+/* A recurrence that ran at another number of ticks per update, or a program's own run: the files
+   hold the same curve, but the side file or record knows how it was rounded on its way. */
 static ckr_result ckr__side_agrees(ckr__ctx *c, const ckr_state *s, const ckr_schedule *old,
                                    const ckr_schedule *x, bool *agrees)
 {
     const int64_t done = s->progress.step;
     const uint64_t n = old->n_lanes, rows = done > 4096 ? 4096 : done > 0 ? (uint64_t)done + 1 : 1;
+    const int64_t first = s->_kept->run ? done + 1 : done + 2 - (int64_t)rows;
     ckr_schedule file = *old;
     double *a;
     uint64_t i;
-    if (ckr__same(x->rate, old->rate) || x->n_lanes != n || done < 0 || x->opaque ||
+    if ((ckr__same(x->rate, old->rate) && !s->_kept->run) || x->n_lanes != n || done < 0 ||
+        x->opaque ||
         !ckr__same((double)x->position * old->rate, (double)old->position * x->rate))
         return CKR_OK;
     ckr__sched_stand(&file, done);
     a = (double *)ckr__heap_alloc(c, (size_t)(2 * rows * n) * sizeof *a);
     if (!a) return CKR_E_NOMEM;
-    ckr_result r = ckr__sched_eval(c, &file, CKR__COL_LR, done + 2 - (int64_t)rows, rows, a);
+    ckr_result r = ckr__sched_eval(c, &file, CKR__COL_LR, first, rows, a);
     if (r == CKR_OK)
-        r = ckr__sched_eval(c, x, CKR__COL_LR, done + 2 - (int64_t)rows, rows, a + rows * n);
+        r = ckr__sched_eval(c, x, CKR__COL_LR, first, rows, a + rows * n);
     for (i = 0, *agrees = r == CKR_OK; i < rows * n && *agrees; i++)
         *agrees = fabs(a[i] - a[rows * n + i]) <= 1e-9 * fabs(a[i]);
     ckr__heap_free(c, a, (size_t)(2 * rows * n) * sizeof *a);
@@ -62387,7 +62402,8 @@ static ckr_result ckr__side_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *
     const ckr_schedule *old = s->n_schedules ? s->schedules : NULL;
     ckr_schedule *x;
     bool history = false;
-    if (!curve || (old && !old->opaque && strcmp(old->clock, "tick") != 0)) return CKR_OK;
+    if (!curve || (old && !old->opaque && strcmp(old->clock, "tick") != 0 && !s->_kept->run))
+        return CKR_OK;
     ckr_result r = ckr__sched_from_node(c, curve, &x);
     if (r == CKR_OK && old && old->unclocked && !x->every) return CKR_OK;
     if (r == CKR_OK && old && !old->opaque) r = ckr__side_agrees(c, s, old, x, &history);
