@@ -51454,22 +51454,6 @@ static void ckr__ds_match(ckr__ds *r, uint32_t m, ckr__optim *o, ckr__optim_para
     }
 }
 
-/* A fused optimizer has one number a group; with one group all parameters are in it, in the model's
-   order. */
-static void ckr__ds_fused_names(ckr__ds *r, uint32_t m)
-{
-    ckr__ds_stage *g = &r->stages[m];
-    if (g->groups->count != 1)
-        ckr__fail_fmt(r->c, CKR_ITEM_OPTIMIZER_NAMES, g->model->path, "fp32_groups_flat",
-                      "save the run with ZeRO-1, whose files have param_shapes",
-                      "no file records which parameters are in which of the fused groups");
-    g->lists = CKR__NEW(r->c, ckr__ds_list);
-    g->n_groups = g->lists ? 1 : 0;
-    for (uint64_t i = 0; g->lists && i < r->params.n; i++)
-        if (r->params.list[i]->first == m || r->params.list[i]->tied)
-            *CKR__PUSH(ckr__ds_param *, r->c, g->lists[0].items, g->lists[0].n) = r->params.list[i];
-}
-
 /* The next of a stage's parameters, which is p's; FP16_UnfusedOptimizer has in `list`, its
    fp32_groups, a list a group of a master a parameter. */
 static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__optim_param *p,
@@ -51508,8 +51492,17 @@ static void ckr__ds_whole(ckr__ds *r, uint32_t m)
         return;
     }
     g->groups = ckr_node_get(base, "param_groups");
-    if (r->wrapper == CKR__DS_FUSED) {
-        ckr__ds_fused_names(r, m);
+    if (r->wrapper == CKR__DS_FUSED) { /* one number a group: with one, of all, as the model has */
+        if (g->groups->count != 1)
+            ckr__fail_fmt(r->c, CKR_ITEM_OPTIMIZER_NAMES, g->model->path, "fp32_groups_flat",
+                          "save the run with ZeRO-1, whose files have param_shapes",
+                          "no file records which parameters are in which of the fused groups");
+        g->lists = CKR__NEW(r->c, ckr__ds_list);
+        g->n_groups = g->lists ? 1 : 0;
+        for (uint64_t i = 0; g->lists && i < r->params.n; i++)
+            if (r->params.list[i]->first == m || r->params.list[i]->tied)
+                *CKR__PUSH(ckr__ds_param *, r->c, g->lists->items, g->lists->n) =
+                    r->params.list[i];
         ckr__ds_flats(r, g);
         return;
     }
@@ -52400,32 +52393,14 @@ static void ckr__ds_owners(ckr__ds_job *x)
     }
 }
 
-/* Lays out a group's buffer. With parameter_alignment each parameter but the last is padded to 16
-   bytes of the model's dtype. It ends at a multiple of 2 * dp elements, FP16_Optimizer's with its
-   last parameter. */
-static void ckr__ds_flat_make(ckr__ds_job *x, ckr__ds_list *l)
+/* A group's parameters on stage m: a tied one comes first on each of its stages, as tied_modules
+   are registered before the layers. With round_robin_gradients parameter i is in bucket i mod dp of
+   the flat buffer. With parameter_alignment each but the last is padded there to 16 bytes of the
+   model's dtype. It ends at a multiple of 2 * dp elements, FP16_Optimizer's with its last one. */
+static void ckr__ds_list_make(ckr__ds_job *x, const ckr_group *g, uint32_t m, ckr__ds_list *l)
 {
     const int64_t unit = x->aligned ? 16 / (int64_t)ckr_dtype_size(x->dtype) : 1,
                   whole = 2 * (int64_t)x->dp;
-    l->pad = CKR__NEW_N(x->c, int64_t, l->n);
-    for (uint64_t i = 0; i < l->n && !ckr__failed(x->c); i++) {
-        if (l->items[i]->numel > INT64_MAX / 4 - l->total) {
-            ckr__fail(x->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, l->items[i]->name,
-                      NULL);
-            return;
-        }
-        l->total += l->items[i]->numel;
-        if (i + 1 < l->n && l->total % unit) l->pad[i] = unit - l->total % unit;
-        l->total += l->pad[i];
-    }
-    l->size = x->wrapper == CKR__DS_FUSED ? l->total : (l->total + whole - 1) / whole * 2;
-}
-
-/* A group's parameters on stage m: a tied one comes first on each of its stages, as tied_modules
-   are registered before the layers. With round_robin_gradients parameter i is in bucket i mod dp of
-   the flat buffer. */
-static void ckr__ds_list_make(ckr__ds_job *x, const ckr_group *g, uint32_t m, ckr__ds_list *l)
-{
     uint64_t at = 0;
     l->group = g;
     for (int tied = 1; tied >= 0; tied--)
@@ -52445,7 +52420,19 @@ static void ckr__ds_list_make(ckr__ds_job *x, const ckr_group *g, uint32_t m, ck
         for (uint64_t k = b; k < l->n; k += x->dp) dealt[at++] = l->items[k];
     if (dealt) l->items = dealt;
     l->spans = CKR__NEW_N(x->c, ckr__ds_span, l->n);
-    if (x->wrapper >= CKR__DS_FUSED && x->zero != 3) ckr__ds_flat_make(x, l);
+    if (x->wrapper < CKR__DS_FUSED || x->zero == 3) return;
+    l->pad = CKR__NEW_N(x->c, int64_t, l->n);
+    for (uint64_t i = 0; i < l->n && !ckr__failed(x->c); i++) {
+        if (l->items[i]->numel > INT64_MAX / 4 - l->total) {
+            ckr__fail(x->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, l->items[i]->name,
+                      NULL);
+            return;
+        }
+        l->total += l->items[i]->numel;
+        if (i + 1 < l->n && l->total % unit) l->pad[i] = unit - l->total % unit;
+        l->total += l->pad[i];
+    }
+    l->size = x->wrapper == CKR__DS_FUSED ? l->total : (l->total + whole - 1) / whole * 2;
 }
 
 static void ckr__ds_lists(ckr__ds_job *x)
