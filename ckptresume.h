@@ -4608,9 +4608,11 @@ static uint64_t ckr__dict_n(const ckr_node *n)
 }
 
 /* The pairs of a dict, one after another; of anything else, none:
+       CKR__PAIRS(w, dict) ...          pair w.i: w.key, w.value; w.name: the key as a text, or NULL
+       CKR__PAIRS_OK(c, w, dict) ...    the same, up to an error
+   and where both begin and end are the caller's:
        ckr__walk w = ckr__walk_in(dict);
-       while (ckr__walk_on(&w)) ...            pair w.i: w.key, w.value; w.name: the key as a text,
-                                               or NULL */
+       while (ckr__walk_on(&w)) ... */
 typedef struct ckr__walk {
     const ckr_node *dict;
     uint64_t        next, i;
@@ -4633,6 +4635,11 @@ static bool ckr__walk_on(ckr__walk *w)
     w->name = ckr_node_str(w->key);
     return true;
 }
+
+#define CKR__PAIRS(w, dict) \
+    for (ckr__walk w = ckr__walk_in(dict); ckr__walk_on(&w);)
+#define CKR__PAIRS_OK(c, w, dict) \
+    for (ckr__walk w = ckr__walk_in(dict); !ckr__failed(c) && ckr__walk_on(&w);)
 
 /* false for NaN: equality that -Wfloat-equal and readers of diffs do not stumble over */
 static bool ckr__same(double a, double b)
@@ -38052,10 +38059,9 @@ static ckr_result ckr__script_dict(ckr__script *x, const ckr__optim *o, const ck
 {
     const bool param = !strcmp(slot, "param");
     ckr__shared own = CKR_ZERO, *met = x->lax && param ? &x->met : &own;
-    ckr__walk w = ckr__walk_in(dict);
     if (!ckr_node_is_dict(dict)) return ckr__optim_bad(x, o, NULL, "a dict of tensors");
     own.map.c = x->met.map.c = x->c;
-    while (!ckr__failed(x->c) && ckr__walk_on(&w)) {
+    CKR__PAIRS_OK(x->c, w, dict) {
         const char *name = w.name;
         ckr_tensor *t = NULL;
         uint64_t at = x->n_first;
@@ -38311,7 +38317,6 @@ static ckr_result ckr__optim_params(ckr__script *x, const ckr__optim *o, ckr__op
 {
     const ckr_node *groups = ckr_node_get(o->part, "param_groups"),
                    *state = ckr_node_get(o->part, "state");
-    ckr__walk w = ckr__walk_in(state);
     uint64_t k, most = 0;
     uint8_t kind = CKR_NODE_INT;
     const char *id;
@@ -38344,7 +38349,7 @@ static ckr_result ckr__optim_params(ckr__script *x, const ckr__optim *o, ckr__op
             else if (ckr__map_put(&seen, id, len, *n, &had) && !had) ++*n;
         }
     }
-    while (!ckr__failed(x->c) && ckr__walk_on(&w)) {
+    CKR__PAIRS_OK(x->c, w, state) {
         const ckr_node *quant = ckr_node_get(w.value, ckr__optim_quant);
         id = ckr__optim_id(w.key, kind, &len);
         if (!id) continue;
@@ -38710,9 +38715,8 @@ static bool ckr__state_put(ckr__ctx *c, ckr_node *state, const char *slot, ckr_n
 static void ckr__optim_wrapped(ckr__script *x, const ckr__optim_param *p, const char *slot,
                                const ckr_node *v)
 {
-    ckr__walk w = ckr__walk_in(v->attrs);
     ckr_tensor *t;
-    while (!ckr__failed(x->c) && ckr__walk_on(&w)) {
+    CKR__PAIRS_OK(x->c, w, v->attrs) {
         const ckr_node *one = w.value;
         const char *name = ckr__printf(x->c, "%s.%s", slot, w.name);
         if (one->kind == CKR_NODE_BOOL) one = ckr__make_int(x->c, one->u.b);
@@ -38860,18 +38864,16 @@ static bool ckr__search_is_param(const ckr_node *n)
 
 static bool ckr__search_is_part(ckr__flat *met, const ckr_node *n)
 {
-    ckr__walk w = ckr__walk_in(n);
     if (!ckr__dict_n(n) || !ckr__flat_new(met, n)) return false;
-    while (ckr__walk_on(&w)) if (!w.name || w.value->kind != CKR_NODE_TENSOR) return false;
+    CKR__PAIRS(w, n) if (!w.name || w.value->kind != CKR_NODE_TENSOR) return false;
     return true;
 }
 
 /* Mostly tensors by name, some in dicts of their own. */
 static bool ckr__search_is_model(ckr__flat *met, const ckr_node *n)
 {
-    ckr__walk w = ckr__walk_in(n);
     uint64_t params = 0, others = 0;
-    while (ckr__walk_on(&w)) {
+    CKR__PAIRS(w, n) {
         if (!w.name) return false;
         if (ckr__search_is_param(w.value) || ckr__search_is_part(met, w.value)) params++;
         else others += w.value->kind != CKR_NODE_TENSOR && !ckr__path_ends(w.name, "_extra_state");
@@ -38881,13 +38883,11 @@ static bool ckr__search_is_model(ckr__flat *met, const ckr_node *n)
 
 static uint64_t ckr__search_floats(ckr__script *x, const ckr_node *model)
 {
-    ckr__walk w = ckr__walk_in(model);
     uint64_t n = 0;
-    while (ckr__walk_on(&w)) {
-        ckr__walk part = ckr__walk_in(w.value);
+    CKR__PAIRS(w, model) {
         if (w.value->kind == CKR_NODE_TENSOR) n += ckr__is_float(w.value->u.view->dtype);
         if (ckr__script_endless(x, ckr__dict_n(w.value))) break;
-        while (ckr__walk_on(&part)) n += part.value->kind == CKR_NODE_TENSOR;
+        CKR__PAIRS(part, w.value) n += part.value->kind == CKR_NODE_TENSOR;
     }
     return n;
 }
@@ -39059,10 +39059,9 @@ static const char *ckr__search_wrapped(const ckr_node *d, size_t *n)
 static void ckr__search_dict(ckr__search *f, const ckr_node *d, const char *prefix,
                              const char *slot)
 {
-    ckr__walk w = ckr__walk_in(d == f->root ? NULL : d);
     f->x->wrapper = ckr__search_wrapped(d, &f->x->wrapped);
     ckr__script_dict(f->x, f->files, d, prefix, slot);
-    while (!ckr__failed(f->x->c) && ckr__walk_on(&w)) {
+    CKR__PAIRS_OK(f->x->c, w, d == f->root ? NULL : d) {
         if (!ckr_node_is_dict(w.value) || !ckr__flat_new(&f->had, w.value)) continue;
         f->x->wrapper = ckr__search_wrapped(w.value, &f->x->wrapped);
         const char *head = ckr__printf(f->x->c, "%s%s.", prefix, w.name);
@@ -39126,12 +39125,11 @@ static const char *ckr__search_only(ckr__search *f, uint64_t optimizer)
 static bool ckr__search_is_average(const ckr__search *f, const ckr_node *d, const char *head)
 {
     ckr__script *x = f->x;
-    ckr__walk w = ckr__walk_in(d);
     size_t wrapped;
     uint64_t at;
     if (ckr__script_endless(x, ckr__dict_n(d))) return false;
     ckr__search_wrapped(d, &wrapped);
-    while (ckr__walk_on(&w)) {
+    CKR__PAIRS(w, d) {
         const ckr_view *v = w.value->u.view;
         if (!w.name || w.value->kind != CKR_NODE_TENSOR) return false;
         if (!ckr__search_is_param(w.value)) continue;
@@ -39147,8 +39145,7 @@ static bool ckr__search_is_average(const ckr__search *f, const ckr_node *d, cons
 /* Are these all of its parts? */
 static bool ckr__search_are_averages(const ckr__search *f, const ckr_node *d)
 {
-    ckr__walk w = ckr__walk_in(d);
-    while (ckr__walk_on(&w)) {
+    CKR__PAIRS(w, d) {
         const char *head = ckr__printf(f->x->c, "%s.", w.name);
         if (!head || !ckr__search_is_average(f, w.value, head)) return false;
     }
@@ -40574,10 +40571,9 @@ static void ckr__fsdp_ties(ckr__fsdp *f)
 static void ckr__fsdp_model(ckr__fsdp *f, uint32_t rank, const ckr_view **views)
 {
     const ckr__fsdp_rank *x = &f->ranks[rank];
-    ckr__walk w = ckr__walk_in(x->model);
     uint64_t n = 0;
     for (uint64_t i = 0; i < f->n_params; i++) views[i] = NULL;
-    while (ckr__walk_on(&w) && !ckr__failed(f->c)) {
+    CKR__PAIRS_OK(f->c, w, x->model) {
         const bool tensor = w.name && w.value->kind == CKR_NODE_TENSOR;
         n += tensor;
         if (tensor) ckr__fsdp_weight(f, rank, w.name, w.value, views);
@@ -40735,8 +40731,7 @@ static bool ckr__fsdp_overlap(const ckr__fsdp *f, const ckr__fsdp_param *p, uint
 /* Elements of the first vector in a state; -1: it has none. */
 static int64_t ckr__fsdp_stored(const ckr_node *state)
 {
-    ckr__walk w = ckr__walk_in(state);
-    while (ckr__walk_on(&w))
+    CKR__PAIRS(w, state)
         if (w.value->kind == CKR_NODE_TENSOR && w.value->u.view->n_dims == 1)
             return w.value->u.view->shape[0];
     return -1;
@@ -40864,8 +40859,7 @@ static uint64_t ckr__fsdp_listed(const ckr_node *groups, bool *named)
 static bool ckr__fsdp_by_parts(const ckr__fsdp *f)
 {
     for (uint64_t i = 0; i < f->n_numbers; i++) {
-        ckr__walk w = ckr__walk_in(f->ranks[0].state[i]);
-        while (ckr__walk_on(&w))
+        CKR__PAIRS(w, f->ranks[0].state[i])
             if (w.value->kind == CKR_NODE_TENSOR && w.value->u.view->n_dims)
                 return w.value->u.view->dist != NULL;
     }
@@ -41559,12 +41553,11 @@ static void ckr__verl_curve(ckr__verl_save *x, const ckr__verl_model *m, const c
     static const char why[] = "the LR follows another curve: the files hold only the "
                               "scheduler's clock and base LRs";
     const bool same = was && was->params && !strcmp(was->kind, now->kind);
-    ckr__walk w = ckr__walk_in(now->params);
     if (now->opaque || !ckr__starts(now->kind, "verl:")) return;
     if (!same)
         ckr__verl_set(x, m, "optim.lr_scheduler_type", ckr__make_str(x->c, now->kind + 5), NULL,
                       why);
-    while (ckr__walk_on(&w)) {
+    CKR__PAIRS(w, now->params) {
         const bool total = w.name && !strcmp(w.name, "total_training_steps");
         if (!w.name || !strcmp(w.name, "lr")) continue;
         ckr__verl_set(x, total ? NULL : m,
@@ -41600,9 +41593,8 @@ static ckr_node *ckr__verl_put_extra(ckr__verl_save *x, const ckr__verl_model *m
     const uint64_t n = m->files.n_files[CKR__VERL_EXTRA];
     const ckr_node *old = n ? m->files.files[CKR__VERL_EXTRA][rank % n]->root : NULL;
     ckr_node *root = ckr__make(x->c, CKR_NODE_DICT);
-    ckr__walk w = ckr__walk_in(old);
     ckr__rank_streams k = ckr__streams_for(x->c, x->s, ckr__verl_streams, rank);
-    while (ckr__walk_on(&w))
+    CKR__PAIRS(w, old)
         if (!ckr__is_str(w.key, "rng")) ckr__node_pair(x->c, root, w.key, w.value);
     k.name = m->stream;
     ckr__node_set(x->c, root, "lr_scheduler", scheduler ? scheduler
@@ -45077,10 +45069,9 @@ static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *
    that is one; torch wraps some in a list. */
 static void ckr__plain_parts(const ckr_node *root, const ckr_node **optim, const ckr_node **sched)
 {
-    ckr__walk w = ckr__walk_in(root);
     *optim = ckr__is_optimizer(root) ? root : NULL;
     *sched = ckr__is_scheduler(root) ? root : NULL;
-    while (ckr__walk_on(&w)) {
+    CKR__PAIRS(w, root) {
         const ckr_node *v = w.value;
         if (ckr_node_is_list(v) && v->count == 1) v = v->u.items[0];
         if (!ckr_node_is_dict(v)) continue;
@@ -45216,13 +45207,12 @@ static ckr_result ckr__plain_retype(ckr__ctx *c, ckr_state *s, const ckr_node *t
     int64_t shape[CKR_MAX_DIMS];
     const ckr_node *own = ckr_node_get(told, "ckptresume");
     uint64_t at, done = (ckr_node_get(told, "format") != NULL) + (uint64_t)(own != NULL);
-    ckr__walk w = ckr__walk_in(told);
     ckr__map names = { c, NULL, 0, 0 };
     ckr_dtype dtype;
     uint32_t n_dims;
     for (uint64_t i = 0; i < s->n_tensors && done < n; i++)
         ckr__map_put(&names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
-    while (ckr__walk_on(&w))
+    CKR__PAIRS(w, told)
         if (w.name && strcmp(w.name, "format") != 0 &&
             ckr__plain_typed(ckr_node_str(w.value), &dtype, &n_dims, shape) &&
             ckr__map_find(&names, w.name, strlen(w.name), &at))
@@ -45333,8 +45323,7 @@ static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
 static ckr_result ckr__plain_once(ckr__ctx *c, const ckr_node *root)
 {
     ckr__map names = { c, NULL, 0, 0 };
-    ckr__walk w = ckr__walk_in(root);
-    while (!ckr__failed(c) && ckr__walk_on(&w)) ckr__name_once(&names, w.name);
+    CKR__PAIRS_OK(c, w, root) ckr__name_once(&names, w.name);
     ckr__map_free(&names);
     return c->err->code;
 }
@@ -45689,14 +45678,13 @@ static bool ckr__shards_split(ckr__shards *x, uint64_t most)
 /* A line of metadata goes with the tensor that it tells of, else into all files. */
 static void ckr__shards_fill(ckr__shards *x)
 {
-    ckr__walk w = ckr__walk_in(x->whole->root), told = ckr__walk_in(x->whole->metadata);
     uint64_t at;
-    while (ckr__walk_on(&w)) {
+    CKR__PAIRS(w, x->whole->root) {
         ckr__out_file *f = x->files[x->number[w.i] - 1];
         *CKR__PUSH(ckr_entry *, x->c, f->entries, f->n_entries) = w.value->u.entry;
         ckr__node_pair(x->c, f->root, w.key, w.value);
     }
-    while (ckr__walk_on(&told)) {
+    CKR__PAIRS(told, x->whole->metadata) {
         const ckr_node *name = ckr__starts(told.name, "tied:") ? told.value : told.key;
         const uint64_t of = strcmp(told.name, "format") != 0 &&
                                     ckr__map_find(&x->names, name->u.str, (size_t)name->count, &at)
@@ -45729,11 +45717,10 @@ static bool ckr__shards_files(ckr__shards *x)
 static ckr_result ckr__shards_index(ckr__shards *x)
 {
     ckr__ctx *c = x->c;
-    ckr__walk w = ckr__walk_in(x->whole->root);
     ckr_node *map = ckr__make(c, CKR_NODE_DICT), *size = ckr__make_int(c, (int64_t)x->total);
     ckr__buf text = CKR_ZERO;
     text.c = c;
-    while (ckr__walk_on(&w))
+    CKR__PAIRS(w, x->whole->root)
         ckr__node_pair(c, map, w.key, ckr__make_str(c, x->files[x->number[w.i] - 1]->path));
     ckr_node *root = ckr__make_dict(c, "metadata", ckr__make_dict(c, "total_size", size, CKR__END),
                                     "weight_map", map, CKR__END);
@@ -46551,10 +46538,9 @@ static ckr_result ckr__ac_index(ckr__ac *r, ckr__ac_file *f)
    they are written. What is none of them goes with the file as it is. */
 static ckr_result ckr__ac_copies(ckr__ac *r, const ckr__ac_file *f, ckr_node **first)
 {
-    ckr__walk w = ckr__walk_in(f->root);
     uint64_t at;
     if (!ckr_node_is_dict(f->root)) return ckr__ac_bad(r, f, NULL, "a dict");
-    while (ckr__walk_on(&w)) {
+    CKR__PAIRS(w, f->root) {
         const ckr_view *v = w.value->u.view;
         if (!w.name || w.value->kind != CKR_NODE_TENSOR ||
             !ckr__map_find(&r->of.names, w.name, strlen(w.name), &at))
@@ -46734,8 +46720,7 @@ static bool ckr__ac_common(const ckr__ac *r, const char *key, const ckr_node *v)
    lists of devices that have drawn, or that few ranks have. */
 static void ckr__ac_extras(ckr__ac *r, uint32_t rank, const ckr_node *dict)
 {
-    ckr__walk w = ckr__walk_in(dict);
-    while (ckr__walk_on(&w)) {
+    CKR__PAIRS(w, dict) {
         bool elsewhere, active = false;
         uint32_t left = CKR__CARRY_NODES;
         ckr__stream_key as;
@@ -46967,7 +46952,6 @@ static ckr_result ckr__ac_args(ckr__ac *r)
 {
     const ckr__ac_file *progress = ckr__ac_nth(r, CKR__AC_PROGRESS, 0);
     const char *name = ckr_node_str(ckr__ac_arg(r, "lr_scheduler_type"));
-    ckr__walk extra = ckr__walk_in(ckr__ac_arg(r, "lr_scheduler_kwargs"));
     ckr_schedule *old = r->s->schedules;
     double warm = 0, ratio = 0, lr, drift;
     uint64_t lane;
@@ -46990,7 +46974,8 @@ static ckr_result ckr__ac_args(ckr__ac *r)
     if ((!strcmp(name, "polynomial") || strstr(name, "min_lr")) &&
         ckr_node_f64(ckr__ac_arg(r, "learning_rate"), &lr))
         ckr__node_set(r->c, d, "lr_init", ckr__make_float(r->c, lr));
-    while (ckr__walk_on(&extra)) ckr__node_pair(r->c, d, extra.key, extra.value);
+    CKR__PAIRS(extra, ckr__ac_arg(r, "lr_scheduler_kwargs"))
+        ckr__node_pair(r->c, d, extra.key, extra.value);
     name = ckr__printf(r->c, "transformers:%s", name);
     double *bases = CKR__NEW_N(r->c, double, old->n_lanes);
     if (ckr__failed(r->c)) return r->c->err->code;
@@ -47535,7 +47520,6 @@ static void ckr__ac_carry(ckr__ac_job *x)
           "these values belong to single ranks; new ranks do not get them" }
     };
     ckr_node *counts = ckr__ac_carry_counts(x), *random = ckr__make(x->w.c, CKR_NODE_DICT);
-    ckr__walk all = ckr__walk_in(ckr_node_get(x->kept, "random"));
     uint64_t n[4] = { 0, 0, x->n_back, x->n_alone };
     for (uint64_t i = 0; i < x->ac->n_extras; i++) {
         const ckr__ac_extra *e = &x->ac->extras[i];
@@ -47546,15 +47530,13 @@ static void ckr__ac_carry(ckr__ac_job *x)
             ckr__ac_carry_add(x->w.c, random, ckr__printf(x->w.c, "%u", (unsigned)e->rank), e->key,
                               e->kept);
     }
-    while (ckr__walk_on(&all)) {               /* kept before, and without a place again     */
-        ckr__walk w = ckr__walk_in(all.value);
-        while (all.name && ckr__walk_on(&w))
+    CKR__PAIRS(all, ckr_node_get(x->kept, "random"))   /* kept before, and without a place again */
+        CKR__PAIRS(w, all.name ? all.value : NULL)
             if (w.name && ((ckr_node_is_list(w.value) && w.value->count != x->ranks) ||
                            strtoul(all.name, NULL, 10) >= x->ranks)) {
                 ckr__ac_carry_add(x->w.c, random, all.name, w.name, w.value);
                 n[0]++;
             }
-    }
     if (!ckr__failed(x->w.c) && (random->count || counts->count))
         x->out->carried = ckr__make_dict(
             x->w.c, "step", ckr__make_int(x->w.c, x->w.s->progress.step), "random", random,
@@ -61621,8 +61603,7 @@ static ckr_node *ckr__li_arranged(ckr__ctx *c, const ckr_node *root)
     const bool averaged = ckr_node_get(root, average) && ckr_node_get(root, live),
                bad = ckr__li_counts_badly(root);
     ckr_node *out = ckr__make(c, CKR_NODE_DICT);
-    ckr__walk w = ckr__walk_in(root);
-    while (ckr__walk_on(&w))
+    CKR__PAIRS(w, root)
         if (averaged && w.name && (!strcmp(w.name, average) || !strcmp(w.name, live)))
             ckr__node_set(c, out, strcmp(w.name, live) ? "ema" : average, w.value);
         else if (!bad || !w.name || strcmp(w.name, "global_step") != 0)
@@ -61633,10 +61614,9 @@ static ckr_node *ckr__li_arranged(ckr__ctx *c, const ckr_node *root)
 /* What the Trainer's loops have counted; -1: they do not tell. */
 static int64_t ckr__li_count(const ckr_node *root, const char *path)
 {
-    ckr__walk w = ckr__walk_in(ckr_node_find(root, "/loops/fit_loop"));
     const size_t n = strcspn(path, "/");
     int64_t v = -1;
-    while (ckr__walk_on(&w))
+    CKR__PAIRS(w, ckr_node_find(root, "/loops/fit_loop"))
         if (w.name && strlen(w.name) == n && !memcmp(w.name, path, n))
             ckr_node_i64(ckr_node_find(w.value, path + n), &v);
     return v;
