@@ -1243,9 +1243,8 @@ CKR_API uint32_t    ckr_ckpt_files(const ckr_ckpt *c, uint64_t *bytes); /* opene
 
 /* A run state filled by hand, for a program with a format of its own: tensors lie in the caller's
    memory (row-major, not copied, valid until the close); then plan and write as for any checkpoint.
-   `slot` is "param" for weights. Files without slots (safetensors, torch, dcp) hold what has
-   another slot as a tensor of its own, and list it so: "optimizer.state.NAME.SLOT", slot "param".
-   A put that fails changes nothing, and E_ARG says: no name, no slot, or the same ones twice;
+   `slot` is "param" for weights. In files without slots (safetensors, dcp) what has another one is
+   "optimizer.state.NAME.SLOT" for other readers; here it comes back as it was put. A put that fails changes nothing, and E_ARG says: no name, no slot, or the same ones twice;
    elements without data; a checkpoint from ckr_ckpt_open. First all puts, in any order, then plans,
    which are E_ARG where a slot is of no parameter, or has a value for each element and another
    shape; or where a group lists what was not put. One that is older than the last put writes no
@@ -1334,7 +1333,7 @@ typedef struct ckr_read {
 } ckr_read;
 CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *c, const ckr_read *reads, size_t n,
                                  ckr_error *err);
-/* NULL: there is none. In a program's own run (ckr_ckpt_put) a slot has its own name, too. */
+/* NULL: there is none. */
 CKR_API const ckr_tensor *ckr_ckpt_tensor(const ckr_ckpt *c, const char *name, const char *slot);
 
 /* The same as a list of strided copies, for another executor (ckptresume_cuda.cuh): reads[i].dst is
@@ -24543,6 +24542,7 @@ typedef struct ckr__out {
                                   digests say nothing of it                              */
     const char **keys;         /* "NAME/SLOT" by which a reader of the output knows each tensor of
                                   the source; NULL, or NULL of one: its own               */
+    bool      slots;           /* a record beside the tensors tells them: keys are not needed */
     uint64_t  n_tensors;       /* of the source                                          */
     /* The schedule that the framework will follow, as it is read back from what is written and from
        the settings: the planner compares it with the one that was decided. NULL: the files have no
@@ -24615,7 +24615,7 @@ static const ckr_tensor *ckr__out_made(const ckr__out *o, const ckr_tensor *t, c
 
 static bool ckr__out_key(ckr__out *o, const ckr_tensor *t, const char *name, const char *slot)
 {
-    if (t->index >= o->n_tensors) return true;             /* made: no tensor of the source  */
+    if (o->slots || t->index >= o->n_tensors) return true; /* made: no tensor of the source  */
     if (!o->keys) o->keys = CKR__NEW_N(o->c, const char *, o->n_tensors);
     if (!name || !o->keys) return false;
     o->keys[t->index] = ckr__printf(o->c, "%s/%s", name, slot);
@@ -25383,6 +25383,24 @@ static const char *ckr__flat_name(ckr__ctx *c, const ckr_tensor *t)
     if (!strcmp(t->slot, "param")) return t->name;
     if (!strcmp(t->slot, "ema")) return ckr__printf(c, "ema.%s", t->name);
     return ckr__printf(c, "optimizer.state.%s.%s", t->name, t->slot);
+}
+
+/* And back: of which of the names, and which slot. SLOT may have dots; NAME is the longest one. */
+static bool ckr__flat_slot(const ckr__map *names, const char *flat, uint64_t *of, const char **slot)
+{
+    static const char head[] = "optimizer.state.";
+    const char *name = flat + sizeof head - 1;
+    if (ckr__starts(flat, "ema.")) {
+        *slot = "ema";
+        return ckr__map_find(names, flat + 4, strlen(flat + 4), of);
+    }
+    if (!ckr__starts(flat, head)) return false;
+    for (size_t len = strlen(name); len > 0; len -= len > 0) {
+        while (len > 0 && name[len - 1] != '.') len--;
+        *slot = name + len;
+        if (len && ckr__map_find(names, name, len - 1, of)) return true;
+    }
+    return false;
 }
 
 static int64_t ckr__block_numel(const ckr__block *b)
@@ -32448,25 +32466,6 @@ static ckr_result ckr__askable(ckr__ctx *c, const ckr_ckpt *k, bool tensors);
 static const ckr_state *ckr__gpt_back(ckr__ctx *c, ckr__out *out, const ckr_state *s,
                                       const ckr_target *t);
 
-/* The parameter that a tensor named as in an export is of: optimizer.state.NAME.SLOT, where NAME is
-   a tensor of the file and SLOT may have dots; *slot is set. NULL: it has another name. */
-static const ckr_tensor *ckr__plan_slot_of(const ckr_state *s, const ckr__map *names,
-                                           const ckr_tensor *t, const char **slot)
-{
-    static const char head[] = "optimizer.state.";
-    const size_t n = sizeof head - 1;
-    const char *name = t->name + n;
-    uint64_t at;
-    if (!ckr__starts(t->name, head)) return NULL;
-    for (size_t len = strlen(name); len > 0; len -= len > 0) {
-        while (len > 0 && name[len - 1] != '.') len--;
-        if (!len || !ckr__map_find(names, name, len - 1, &at)) continue;
-        *slot = name + len;
-        return s->tensors[at];
-    }
-    return NULL;
-}
-
 /* Is it an optimizer's tensor by its name, of some other form? */
 static bool ckr__plan_slot_like(const char *name)
 {
@@ -32482,20 +32481,21 @@ static bool ckr__plan_slot_like(const char *name)
 static void ckr__plan_adopt(ckr_plan *p, const ckr_state *s, const ckr__map *names, ckr_state *out)
 {
     ckr__ctx *c = &p->ctx;
-    const char *first = NULL, *slot;
-    uint64_t n = 0, weights = 0;
+    const char *first = NULL, *slot = NULL;
+    uint64_t n = 0, weights = 0, at = 0;
     char text[40];
     out->tensors = CKR__NEW_N(c, ckr_tensor *, s->n_tensors);
     out->n_tensors = 0;
     for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(c); i++) {
         ckr_tensor *t = s->tensors[i];
         const bool weight = !strcmp(t->slot, "param");
-        const ckr_tensor *of = weight ? ckr__plan_slot_of(s, names, t, &slot) : NULL;
+        const bool of = weight && ckr__flat_slot(names, t->name, &at, &slot) &&
+                        strcmp(slot, "ema") != 0;
         weights += weight && !of;
         if (of && (p->target.without & CKR_OPTIMIZER)) continue;
         if (of && (t = CKR__NEW(c, ckr_tensor)) != NULL) {
             *t = *s->tensors[i];
-            t->name = of->name;
+            t->name = s->tensors[at]->name;
             t->slot = slot;
             ckr__out_key(&p->out, t, t->name, t->slot);
             if (!s->n_groups && !c->refused)
@@ -32550,6 +32550,7 @@ static ckr_result ckr__plan_emit(ckr_plan *p, const ckr__dialect *d)
     const ckr_state *s = &p->state;
     ckr_state *given = CKR__NEW(&p->ctx, ckr_state);
     ckr__map names = { &p->ctx, NULL, 0, 0 };
+    p->out.slots = ckr__keeps_run(&p->src->state, d->takes, &p->target);
     if (ckr__plan_leaves(s, d) && ckr_node_get(s->carried, "gpt"))
         s = ckr__gpt_back(&p->ctx, &p->out, s, &p->target);
     if (!s || !given) return p->ctx.err->code;
@@ -44992,10 +44993,23 @@ static ckr_result ckr__plain_tensor_as(ckr__ctx *c, ckr_state *s, const char *ke
     return c->err->code;
 }
 
+/* torch's optimizer counts the updates of each parameter; a program's own run may have them only
+   once, in its progress: what its record does not list is none of its slots. */
+static bool ckr__plain_counts(const ckr_state *s, const char *slot)
+{
+    const ckr_node *slots = ckr_node_find(s->_kept->record, "/run/slots");
+    if (strcmp(slot, "step") != 0 || !ckr_node_is_list(slots)) return false;
+    for (uint64_t i = 0; i < slots->count; i++)
+        if (ckr__is_str(slots->u.items[i], slot)) return false;
+    return true;
+}
+
 static ckr_result ckr__plain_leaf(void *user, const ckr_node *leaf, const char *name,
                                   const char *slot, ckr_tensor **out)
 {
     const ckr__script *x = (const ckr__script *)user;
+    *out = NULL;
+    if (ckr__plain_counts(x->s, slot)) return CKR_OK;
     const ckr_view *v =
         leaf->kind == CKR_NODE_TENSOR ? leaf->u.view : ckr__number_view(x->c, leaf);
     return v ? ckr__plain_tensor_as(x->c, x->s, name, slot, v, out) : x->c->err->code;
@@ -62523,6 +62537,30 @@ static bool ckr__prog_named(ckr__ctx *c, const ckr_state *s)
     return ok;
 }
 
+/* What a file without slots calls by other names are slots again. */
+static void ckr__prog_tensors(ckr_ckpt *k, const ckr_node *slots)
+{
+    ckr_state *s = &k->state;
+    ckr__map names = { &k->ctx, NULL, 0, 0 }, known = names;
+    const char *slot;
+    uint64_t of;
+    for (uint64_t i = 0; ckr_node_is_list(slots) && i < slots->count; i++)
+        if ((slot = ckr_node_str(slots->u.items[i])) != NULL)
+            ckr__map_put(&known, slot, strlen(slot), i, NULL);
+    for (uint64_t i = 0; known.count && i < s->n_tensors; i++)
+        ckr__map_put(&names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    for (uint64_t i = 0; known.count && i < s->n_tensors && !ckr__failed(&k->ctx); i++) {
+        ckr_tensor *t = s->tensors[i];
+        if (strcmp(t->slot, "param") != 0 || !ckr__flat_slot(&names, t->name, &of, &slot) ||
+            !ckr__map_find(&known, slot, strlen(slot), NULL))
+            continue;
+        t->name = s->tensors[of]->name;
+        t->slot = slot;
+    }
+    ckr__map_free(&names);
+    ckr__map_free(&known);
+}
+
 static ckr_result ckr__prog_read(ckr_ckpt *k)
 {
     static const struct { const char *key; bool (*fn)(ckr__ctx *, ckr_state *, const ckr_node *); }
@@ -62533,6 +62571,7 @@ static ckr_result ckr__prog_read(ckr_ckpt *k)
     k->kept.run = true;
     s->rng = NULL;             /* one rank's, where a torch file has them               */
     s->n_rng = 0;
+    ckr__prog_tensors(k, ckr_node_get(run, "slots"));
     const ckr_node *groups = ckr_node_get(run, "groups");
     for (uint64_t i = 0; i < s->n_groups; i++)         /* torch's own have no names       */
         if (!s->groups[i].name)
@@ -63272,22 +63311,9 @@ CKR_API uint32_t ckr_ckpt_files(const ckr_ckpt *c, uint64_t *bytes)
     return c ? c->ctx.n_files : 0;
 }
 
-/* Is it "optimizer.state.NAME.SLOT"? */
-static bool ckr__tensor_flat(const char *flat, const char *name, const char *slot)
-{
-    static const char head[] = "optimizer.state.";
-    const size_t h = sizeof head - 1, n = strlen(name);
-    return ckr__starts(flat, head) && !strncmp(flat + h, name, n) && flat[h + n] == '.' &&
-           !strcmp(flat + h + n + 1, slot);
-}
-
 CKR_API const ckr_tensor *ckr_ckpt_tensor(const ckr_ckpt *c, const char *name, const char *slot)
 {
-    if (!c || !name || !slot) return NULL;
-    const ckr_tensor *t = ckr__tensor_find(&c->state, name, slot);
-    for (uint64_t i = 0; !t && c->kept.run && i < c->state.n_tensors; i++)
-        if (ckr__tensor_flat(c->state.tensors[i]->name, name, slot)) t = c->state.tensors[i];
-    return t;
+    return c && name && slot ? ckr__tensor_find(&c->state, name, slot) : NULL;
 }
 
 /* A file of a dialect's own format, or of any that is known by itself. */
@@ -63439,6 +63465,21 @@ static ckr_node *ckr__prog_streams(ckr__ctx *c, const ckr_state *s)
     return list;
 }
 
+/* The slots that its tensors have: where the format has none, their names hold them. */
+static ckr_node *ckr__prog_slots(ckr__ctx *c, const ckr_state *s)
+{
+    ckr_node *list = ckr__make(c, CKR_NODE_LIST);
+    ckr__map seen = { c, NULL, 0, 0 };
+    bool had;
+    for (uint64_t i = 0; i < s->n_tensors; i++) {
+        const char *slot = s->tensors[i]->slot;
+        if (strcmp(slot, "param") != 0 && ckr__map_put(&seen, slot, strlen(slot), 0, &had) && !had)
+            ckr__node_push(c, list, ckr__make_str(c, slot));
+    }
+    ckr__map_free(&seen);
+    return list;
+}
+
 /* All of a program's own run but its tensors and schedules. */
 static ckr_node *ckr__prog_node(ckr__ctx *c, const ckr_plan *p)
 {
@@ -63446,7 +63487,7 @@ static ckr_node *ckr__prog_node(ckr__ctx *c, const ckr_plan *p)
     const uint32_t without = p->target.without;
     ckr_node *sizes = ckr__side_sizes(c, &p->target.topology);
     ckr__node_set(c, sizes, "ranks", ckr__make_int(c, p->target.topology.ranks));
-    ckr_node *run = ckr__make_dict(c, "topology", sizes, CKR__END);
+    ckr_node *run = ckr__make_dict(c, "topology", sizes, "slots", ckr__prog_slots(c, s), CKR__END);
     if (!(without & CKR_PROGRESS))
         ckr__node_set(c, run, "progress",
                       ckr__make_dict(c, "step", ckr__make_int(c, s->progress.step),
@@ -63933,7 +63974,7 @@ static int ckr__diff_stream_cmp(const void *a, const void *b)
 }
 
 /* The streams of one side in order, each once; those of siblings left out. Where both sides have as
-   many ranks, the rank is part of what is compared. */
+   many ranks, the rank is part of what is compared, but for one that a program put for all. */
 static ckr_result ckr__diff_streams(ckr__differ *d, const ckr_ckpt *k, bool by_rank,
                                     ckr__diff_stream ***out, uint64_t *n)
 {
@@ -63949,7 +63990,8 @@ static ckr_result ckr__diff_streams(ckr__differ *d, const ckr_ckpt *k, bool by_r
         if (s->rng[i].sibling) continue;
         all[m].stream = &s->rng[i];
         all[m].sum = ckr__rng_sum(&d->c, saved[i].state);
-        if (by_rank) all[m].sum = ckr__mix(all[m].sum + s->rng[i].rank);
+        if (by_rank && !(k->kept.run && ckr__same_text(s->rng[i].scope, "")))
+            all[m].sum = ckr__mix(all[m].sum + s->rng[i].rank);
         list[m] = &all[m];
         m++;
     }
@@ -64216,7 +64258,7 @@ static ckr_result ckr__diff_data(ckr__differ *d)
     if (!ckr__diff_has(d, CKR_DATA, "CKR_DIFF_DATA", "places in the data",
                        s->data ? s->data->count : 0, t->data ? t->data->count : 0))
         return d->c.err->code;
-    if (strcmp(s->dialect, t->dialect) != 0)
+    if (strcmp(s->dialect, t->dialect) != 0 && !(d->a->kept.run && d->b->kept.run))
         return ckr__diff_unseen(d, "data", "the two frameworks record data positions in different "
                                            "ways");
     for (uint64_t i = 0; i < s->data->count && r == CKR_OK; i++) {

@@ -135,21 +135,38 @@ static void shuffle_is(const ckr_rng_streams *s, uint32_t rank)
     free(r);
 }
 
+/* Whatever the file calls it: a slot of its parameter, of which there are no others. */
 static void tensors_are(const ckr_ckpt *c)
 {
-    static const char *const at[] = { "w", "optimizer.state.w.exp_avg",
-                                      "optimizer.state.w.exp_avg_sq" };
     static const char *const slots[] = { "param", "exp_avg", "exp_avg_sq" };
     float got[ROWS * COLS];
+    CHECK_INT(ckr_ckpt_state(c)->n_tensors, 3);
     for (int i = 0; i < 3; i++) {
         ckr_read r = CKR_ZERO;
-        r.tensor = ckr_ckpt_tensor(c, at[i], "param");
-        if (!r.tensor) r.tensor = ckr_ckpt_tensor(c, "w", slots[i]);
+        r.tensor = ckr_ckpt_tensor(c, "w", slots[i]);
+        if (!CHECK_AT(r.tensor != NULL, "%s", slots[i])) continue;
+        CHECK(!strcmp(r.tensor->name, "w") && !strcmp(r.tensor->slot, slots[i]));
         r.dst = got;
         r.dst_size = sizeof got;
         CHECK_OK(ckr_ckpt_read(c, &r, 1, &e), &e);
         CHECK(!memcmp(got, values[i], sizeof got));
     }
+}
+
+/* Tensors and all else are one run: the digest says so, and a comparison. */
+static void same_run(const ckr_ckpt *c, const ckr_ckpt *was)
+{
+    uint8_t digest[2][16];
+    ckr_diff *d = NULL;
+    CHECK_OK(ckr_ckpt_digest(c, NULL, digest[0], &e), &e);
+    CHECK_OK(ckr_ckpt_digest(was, NULL, digest[1], &e), &e);
+    CHECK(!memcmp(digest[0], digest[1], 16));
+    CHECK_OK(ckr_ckpt_diff(was, c, &d, &e), &e);
+    CHECK_INT(d->n_tensors, 0);
+    for (uint64_t i = 0; i < d->n_others; i++)
+        CHECK_AT(false, "%s %s: %s, %s", d->others[i].code, d->others[i].subject,
+                 d->others[i].old_value, d->others[i].new_value);
+    ckr_diff_free(d);
 }
 
 /* All of it is as it was put. */
@@ -160,6 +177,7 @@ static void run_is(const ckr_ckpt *c, const ckr_ckpt *was)
     double lr[2][50], x;
     int64_t at = -1;
     tensors_are(c);
+    same_run(c, was);
     CHECK_INT(s->n_groups, 1);
     if (s->n_groups == 1) {
         CHECK_STR(s->groups[0].name, "all");
@@ -213,6 +231,36 @@ static void there_and_back(void)
             if (again) run_is(again, c);
             ckr_ckpt_close(again);
         }
+        ckr_ckpt_close(in);
+    }
+    ckr_ckpt_close(c);
+}
+
+/* Names that look like a slot's are names where no such slot was put, and slots with dots and of the
+   trainer's own come back. */
+static void slots(void)
+{
+    static const struct { const char *name, *slot; } x[] = {
+        { "w", "param" }, { "w", "my.own" }, { "w.a", "param" }, { "w.a", "exp_avg" },
+        { "ema.w", "param" }, { "optimizer.state.w.lr", "param" }, { "w", "ema2" }
+    };
+    enum { N = sizeof x / sizeof *x };
+    const float v[N] = { 1, 2, 3, 4, 5, 6, 7 };
+    const int64_t one = 1;
+    char path[600];
+    ckr_ckpt *c = NULL, *in;
+    CHECK_OK(ckr_ckpt_create(NULL, &c, &e), &e);
+    for (int i = 0; i < N; i++)
+        CHECK_OK(ckr_ckpt_put(c, x[i].name, x[i].slot, CKR_DTYPE_F32, 1, &one, &v[i], &e), &e);
+    for (int f = 0; f < 4; f++) {
+        snprintf(path, sizeof path, "%s/slots_%s", tmp, forms[f].name);
+        ckr_plan_free(written(c, f, 0, 0, path));
+        in = opened(path);
+        if (!in) continue;
+        for (int i = 0; i < N; i++)
+            CHECK_AT(ckr_ckpt_tensor(in, x[i].name, x[i].slot) != NULL, "%s: %s of %s",
+                     forms[f].name, x[i].slot, x[i].name);
+        same_run(in, c);
         ckr_ckpt_close(in);
     }
     ckr_ckpt_close(c);
@@ -514,14 +562,13 @@ static ckr_ckpt *boxes_of(int rank, int64_t *done)
 
 static void boxes_are(const char *path)
 {
-    static const char *const at[] = { "w", "optimizer.state.w.exp_avg" };
+    static const char *const slots[] = { "param", "exp_avg" };
     float got[ROWS * COLS];
     int64_t done = 0;
     ckr_ckpt *c = opened(path);
     ckr_read r = CKR_ZERO;
     for (int i = 0; c && i < 2; i++) {
-        r.tensor = ckr_ckpt_tensor(c, at[i], "param");
-        if (!r.tensor) r.tensor = ckr_ckpt_tensor(c, "w", "exp_avg");
+        r.tensor = ckr_ckpt_tensor(c, "w", slots[i]);
         r.dst = got;
         r.dst_size = sizeof got;
         memset(got, 0, sizeof got);
@@ -667,6 +714,7 @@ int main(int argc, char **argv)
     t_begin(argc, argv);
     tmp = t_tmpdir();
     RUN(there_and_back);
+    RUN(slots);
     RUN(other_ranks);
     RUN(trains_between);
     RUN(left_out);
