@@ -1244,8 +1244,9 @@ CKR_API uint32_t    ckr_ckpt_files(const ckr_ckpt *c, uint64_t *bytes); /* opene
 /* A run state filled by hand, for a program with a format of its own: tensors lie in the caller's
    memory (row-major, not copied, valid until the close); then plan and write as for any checkpoint.
    `slot` is "param" for weights. In files without slots (safetensors, dcp) what has another one is
-   "optimizer.state.NAME.SLOT" for other readers; here it comes back as it was put. A put that fails changes nothing, and E_ARG says: no name, no slot, or the same ones twice;
-   elements without data; a checkpoint from ckr_ckpt_open. First all puts, in any order, then plans,
+   "optimizer.state.NAME.SLOT" for other readers; here it comes back as it was put. A put that fails
+   changes nothing, and E_ARG says: no name, no slot, or the same ones twice; elements without
+   data; a checkpoint from ckr_ckpt_open. First all puts, in any order, then plans,
    which are E_ARG where a slot is of no parameter, or has a value for each element and another
    shape; or where a group lists what was not put. One that is older than the last put writes no
    more. Not thread-safe. */
@@ -22611,6 +22612,26 @@ static ckr_tensor *ckr__tensor_find(const ckr_state *s, const char *name, const 
     return NULL;
 }
 
+static int ckr__stream_cmp(const void *a, const void *b)
+{
+    const ckr_stream *x = (const ckr_stream *)a, *y = (const ckr_stream *)b;
+    return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+/* By rank, as they are looked up; in one rank as they came. False: out of memory. */
+static bool ckr__streams_sort(ckr__ctx *c, ckr_state *s)
+{
+    const size_t n = (size_t)s->n_rng, size = n * sizeof *s->rng;
+    void **by = ckr__sorted(c, s->rng, n, sizeof *s->rng, ckr__stream_cmp);
+    ckr_stream *list = by ? (ckr_stream *)ckr__heap_alloc(c, size) : NULL;
+    for (size_t i = 0; list && i < n; i++) list[i] = *(const ckr_stream *)by[i];
+    if (list && n) memcpy(s->rng, list, size);
+    const bool sorted = list || !n;
+    ckr__heap_free(c, list, size);
+    ckr__heap_free(c, by, n * sizeof *by);
+    return sorted;
+}
+
 /* The streams of one rank. */
 static const ckr_stream *ckr__streams_of(const ckr_state *s, uint32_t rank, uint64_t *n)
 {
@@ -31278,12 +31299,22 @@ struct ckr_ckpt {
     ckr_node   *root;          /* of ckr_tree_open                                     */
     bool        by_hand;       /* of ckr_ckpt_create                                   */
     bool        sized;         /* and its topology was put                             */
+    bool        unsorted;      /* streams were put in another order than the ranks'    */
     ckr__map    put;           /* "NAME\0SLOT" of what was put                         */
     ckr__map    boxes;         /* "NAME\nSLOT" of what was put in boxes -> its index    */
     ckr__map    grouped;       /* parameters of put groups, and "\0NAME" of these; the value is
                                   CKR__GROUPS_NONE where the put failed                */
+    ckr__map    places;        /* keys of a program's state.data -> which one          */
     uint64_t    n_puts;        /* of all kinds                                         */
 };
+
+/* Streams were put in any order; who asks for them gets them by rank. False: out of memory. */
+static bool ckr__hand_settle(ckr__ctx *c, const ckr_ckpt *src)
+{
+    ckr_ckpt *k = (ckr_ckpt *)(uintptr_t)src;
+    if (k->unsorted) k->unsorted = !ckr__streams_sort(c, &k->state);
+    return !k->unsorted;
+}
 
 /* What a plan is made of: groups and schedule; also what the writer says; also every copy. */
 typedef enum ckr__plan_depth {
@@ -31503,7 +31534,8 @@ static CKR__NOINLINE ckr_result ckr__ckpt_rng_body(const ckr_ckpt *k, const ckr_
                                                         err, &r);
     *out = NULL;
     if (!own) return r;
-    r = ckr__rng_of_ckpt(&own->c, k, want, NULL, &own->streams);
+    r = ckr__hand_settle(&own->c, k) ? ckr__rng_of_ckpt(&own->c, k, want, NULL, &own->streams)
+                                     : own->c.err->code;
     own->c.err = &own->c.own_err;
     if (r == CKR_OK) *out = &own->streams;
     else ckr_rng_streams_free(&own->streams);
@@ -32637,6 +32669,7 @@ static ckr_result ckr__hand_check(ckr__ctx *c, const ckr_ckpt *k)
     const ckr_state *s = &k->state;
     ckr__map params = { c, NULL, 0, 0 };
     uint64_t at = 0;
+    if (!ckr__hand_settle(c, k)) return ckr__oom(c);
     ckr__names_of(s, "param", &params);
     for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(c); i++) {
         const ckr_tensor *t = s->tensors[i];
@@ -33802,6 +33835,10 @@ static CKR__NOINLINE ckr_result ckr__plan_part_body(ckr_plan *p, const char *pat
         r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "env.io",
                       "write_fn, sync_fn and path_fn are needed to write");
     if (r == CKR_OK) r = ckr__part_may(&c, p);
+    if (r == CKR_OK && !end && rank >= p->target.topology.ranks)
+        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "rank",
+                      "rank %lu: the plan's ranks are 0 to %lu", (unsigned long)rank,
+                      (unsigned long)p->target.topology.ranks - 1);
     if (r == CKR_OK) {
         path = ckr__path_in(&c, path);
         w.temp = path ? ckr__sibling(&c, path, "ckptresume-tmp") : NULL;
@@ -59443,22 +59480,13 @@ static ckr_result ckr__mg_dist_pieces(ckr__mg *r)
     return r->c->err->code;
 }
 
-static int ckr__mg_stream_cmp(const void *a, const void *b)
-{
-    const ckr_stream *x = (const ckr_stream *)a, *y = (const ckr_stream *)b;
-    return x->rank < y->rank ? -1 : x->rank > y->rank;
-}
-
-/* Items and streams in their order: streams by rank, as they are looked up, in one rank as they
-   were read. The groups get their parameters in the model's order; a group without any goes. */
+/* Items and streams in their order. The groups get their parameters in the model's order; a group
+   without any goes. */
 static ckr_result ckr__mg_sort(ckr__mg *r)
 {
     ckr_group *g = r->s->groups;
     uint64_t n = 0, *to = CKR__NEW_N(r->c, uint64_t, r->s->n_groups);
-    ckr_stream *streams = (ckr_stream *)ckr__mg_sorted(r->c, r->s->rng, r->s->n_rng,
-                                                       sizeof *streams, ckr__mg_stream_cmp);
-    if (!streams || !to) return ckr__oom(r->c);
-    r->s->rng = streams;
+    if (!to || !ckr__streams_sort(r->c, r->s)) return ckr__oom(r->c);
     ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items, ckr__mg_item_cmp);
     if (r->tied && r->embedding)
         ckr__tie_add(r->c, r->s, r->embedding->name, "output_layer.weight");
@@ -62537,6 +62565,14 @@ static bool ckr__prog_named(ckr__ctx *c, const ckr_state *s)
     return ok;
 }
 
+/* Where to find what: a run of many ranks has many. */
+static void ckr__prog_places(ckr_ckpt *k)
+{
+    ckr__walk w = ckr__walk_in(k->state.data);
+    while (ckr__walk_on(&w))
+        ckr__map_put(&k->places, w.name, (size_t)w.key->count, w.i, NULL);
+}
+
 /* What a file without slots calls by other names are slots again. */
 static void ckr__prog_tensors(ckr_ckpt *k, const ckr_node *slots)
 {
@@ -62586,6 +62622,7 @@ static ckr_result ckr__prog_read(ckr_ckpt *k)
     }
     ok = ok && (!ckr_node_get(run, "groups") || ckr__prog_named(&k->ctx, s));
     if (data) s->data = data;
+    if (ok) ckr__prog_places(k);
     if (!ok && !ckr__failed(&k->ctx))
         ckr__fail(k->ctx.err, CKR_ITEM_SIDE_FORMAT, k->path, CKR_NO_OFFSET, "run",
                   "the record of the run is not what this library writes");
@@ -62734,6 +62771,7 @@ static ckr_result ckr__ckpt_new(const ckr_open_desc *desc, ckr_ckpt **out, ckr_e
     ckr__state_init(&(*out)->state, &(*out)->kept);
     (*out)->ctx.notes = &(*out)->state.notes;
     (*out)->ctx.n_notes = &(*out)->state.n_notes;
+    (*out)->put.c = (*out)->boxes.c = (*out)->grouped.c = (*out)->places.c = &(*out)->ctx;
     return r;
 }
 
@@ -62822,7 +62860,6 @@ static const char *ckr__put_key(ckr_ckpt *k, const char *name, const char *slot,
     if (!p) return NULL;
     memcpy(p, name, n);
     memcpy(p + n, slot, size - n);
-    k->put.c = &k->ctx;
     if (!ckr__map_put(&k->put, p, size, 0, &had)) return NULL;
     if (had) ckr__put_bad(&k->ctx, name, twice);
     return had ? NULL : p;
@@ -62878,7 +62915,6 @@ static bool ckr__group_takes(ckr_ckpt *k, const char *key, size_t n, const char 
 {
     ckr__map *m = &k->grouped;
     uint64_t of;
-    m->c = &k->ctx;
     if (ckr__map_find(m, key, n, &of) && of != CKR__GROUPS_NONE) {
         ckr__put_bad(&k->ctx, *key ? key : key + 1, what);
         return false;
@@ -62911,7 +62947,6 @@ static ckr_tensor *ckr__put_parted(ckr_ckpt *k, const char *name, const char *sl
     ckr__ctx *c = &k->ctx;
     const char *key = ckr__printf(c, "%s\n%s", name, slot);
     uint64_t at;
-    k->boxes.c = c;
     if (!key) return NULL;
     if (!ckr__map_find(&k->boxes, key, strlen(key), &at)) {
         const char *own = ckr__put_key(k, name, slot,
@@ -63135,11 +63170,10 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_stream_body(ckr_ckpt *k, uint32_t 
     x.rank = rank;
     x.value = value;
     x.n_bytes = ckr__stream_bytes(x.state);
-    ckr_stream *last = CKR__PUSH(ckr_stream, c, k->state.rng, k->state.n_rng);
-    if (ckr__failed(c)) return c->err->code;
-    for (; last > k->state.rng && last[-1].rank > rank; last--) *last = last[-1];
-    *last = x;
-    return CKR_OK;
+    const uint64_t n = k->state.n_rng;
+    *CKR__PUSH(ckr_stream, c, k->state.rng, k->state.n_rng) = x;
+    if (n && k->state.rng[n - 1].rank > rank) k->unsorted = true;
+    return c->err->code;
 }
 
 CKR_API ckr_result ckr_ckpt_put_stream(ckr_ckpt *k, uint32_t rank, const char *name,
@@ -63187,6 +63221,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_topology_body(ckr_ckpt *k,
     ckr_topology t = *topology;
     ckr__grid g;
     const uint64_t n = k->state.n_rng;
+    if (!ckr__hand_settle(&k->ctx, k)) return k->ctx.err->code;
     if (!ckr__grid_make(&t, &g) || (t.ranks && t.ranks != g.ranks) || t.zero > 3)
         return ckr__put_bad(&k->ctx, "topology", "no sizes, or not the ranks that they make");
     if (g.ranks > CKR__RUN_RANKS)
@@ -63255,7 +63290,16 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_data_body(ckr_ckpt *k, int64_t ran
         return ckr__put_bad(c, name ? name : "data",
                             "no rank, or no name of 1 to 240 bytes without a slash");
     if (!k->state.data) k->state.data = ckr__make(c, CKR_NODE_DICT);
-    ckr__node_set(c, (ckr_node *)(uintptr_t)k->state.data, key, ckr__make_int(c, value));
+    ckr_node *data = (ckr_node *)(uintptr_t)k->state.data, *v = ckr__make_int(c, value);
+    uint64_t at = data ? data->count : 0;
+    if (!data || !v) return c->err->code;
+    if (ckr__map_find(&k->places, key, strlen(key), &at)) {
+        data->u.items[2 * at + 1] = v;
+        return CKR_OK;
+    }
+    if (ckr__node_pair(c, data, ckr__make_str(c, key), v) &&
+        !ckr__map_put(&k->places, data->u.items[2 * at]->u.str, strlen(key), at, NULL))
+        data->count--;
     return c->err->code;
 }
 
@@ -63273,9 +63317,11 @@ CKR_API bool ckr_ckpt_data(const ckr_ckpt *k, int64_t rank, const char *name, in
 {
     char text[256];
     const char *own = ckr__data_key(rank, name, text, sizeof text);
-    if (!k || !value || !own || !k->kept.run) return false;
-    return ckr_node_i64(ckr_node_get(k->state.data, own), value) ||
-           ckr_node_i64(ckr_node_get(k->state.data, name), value);
+    uint64_t at;
+    return k && value && own &&
+           (ckr__map_find(&k->places, own, strlen(own), &at) ||
+            ckr__map_find(&k->places, name, strlen(name), &at)) &&
+           ckr_node_i64(ckr__dict_at(k->state.data, at), value);
 }
 
 /* >>ckpt.get --------------------------------------------------------------- */
@@ -63285,11 +63331,13 @@ CKR_API void ckr_ckpt_close(ckr_ckpt *k)
     if (k && k->put.slots) ckr__map_free(&k->put);
     if (k && k->boxes.slots) ckr__map_free(&k->boxes);
     if (k && k->grouped.slots) ckr__map_free(&k->grouped);
+    if (k && k->places.slots) ckr__map_free(&k->places);
     ckr__owner_free(k, sizeof *k);
 }
 
 CKR_API const ckr_state *ckr_ckpt_state(const ckr_ckpt *c)
 {
+    if (c && c->unsorted) (void)ckr__hand_settle(&((ckr_ckpt *)(uintptr_t)c)->ctx, c);
     return c ? &c->state : NULL;
 }
 

@@ -236,8 +236,8 @@ static void there_and_back(void)
     ckr_ckpt_close(c);
 }
 
-/* Names that look like a slot's are names where no such slot was put, and slots with dots and of the
-   trainer's own come back. */
+/* Names that look like a slot's are names where no such slot was put, and slots with dots and of
+   the trainer's own come back. */
 static void slots(void)
 {
     static const struct { const char *name, *slot; } x[] = {
@@ -474,6 +474,47 @@ static void bits(void)
                 for (int64_t at = 20; at < 200; at += 100) bits_of(curves[i], form, k, at);
 }
 
+/* Of many ranks: nothing is looked for one by one. Every place is found by its key, and streams
+   that are put kind by kind, or backwards, lie by rank and in the order of the puts. */
+static void many(void)
+{
+    enum { N = 16384 };
+    static const ckr_rng_kind put[] = { CKR_RNG_PCG64, CKR_RNG_PHILOX };
+    char path[600];
+    ckr_ckpt *c = NULL, *in;
+    ckr_rng *r = rng_new();
+    const ckr_state *s;
+    int64_t v = 0, wrong = 0;
+    CHECK_OK(ckr_ckpt_create(NULL, &c, &e), &e);
+    put_tensors(c);
+    for (int k = 0; k < 2; k++)
+        for (uint32_t i = 0; i < N; i++) {
+            CHECK(ckr_rng_seed(r, put[k], i) == CKR_OK);
+            wrong += ckr_ckpt_put_stream(c, k ? N - 1 - i : i, NULL, NULL, r, &e) != CKR_OK;
+            wrong += ckr_ckpt_put_data(c, i, "sample", i + k, &e) != CKR_OK;
+        }
+    CHECK_INT(wrong, 0);
+    CHECK_INT(c->places.count, N);
+    s = ckr_ckpt_state(c);
+    CHECK_INT(s->n_rng, 2 * N);
+    for (uint64_t i = 0; i < s->n_rng; i++)
+        wrong += s->rng[i].rank != i / 2 ||
+                 strcmp(s->rng[i].kind, ckr_rng_kind_name(put[i & 1])) != 0;
+    CHECK_INT(wrong, 0);
+    snprintf(path, sizeof path, "%s/many.safetensors", tmp);
+    ckr_plan_free(written(c, 0, 0, 0, path));
+    in = opened(path);
+    if (!in) return;
+    CHECK_INT(in->places.count, N);
+    CHECK_INT(ckr_ckpt_state(in)->n_rng, 2 * N);
+    for (int i = 0; i < N; i++) wrong += !ckr_ckpt_data(in, i, "sample", &v) || v != i + 1;
+    CHECK_INT(wrong, 0);
+    CHECK(!ckr_ckpt_data(in, N, "sample", &v) && !ckr_ckpt_data(in, -1, "sample", &v));
+    ckr_ckpt_close(in);
+    ckr_ckpt_close(c);
+    free(r);
+}
+
 /* A caller's mistakes are errors of the call, and change nothing. */
 static void mistakes(void)
 {
@@ -607,6 +648,9 @@ static void boxes(void)
             p[r] = boxes_plan(c[r], "dcp");
             if (!p[r]) return;
         }
+        CHECK(ckr_plan_write_rank(p[0], path, 777, &e) == CKR_E_ARG);
+        CHECK(strstr(e.text, "777: the plan's ranks are 0 to 2") != NULL);
+        CHECK(ckr_plan_write_rank(p[0], path, UINT32_MAX, &e) == CKR_E_ARG);
         for (int r = 0; r < 3; r++) {
             CHECK(ckr_plan_write_end(p[0], path, &e) == CKR_E_NOT_FOUND);
             CHECK(strstr(e.text, "has not written its file") != NULL);
@@ -720,6 +764,7 @@ int main(int argc, char **argv)
     RUN(left_out);
     RUN(decisions);
     RUN(bits);
+    RUN(many);
     RUN(mistakes);
     RUN(orders);
     RUN(changed);
