@@ -57083,12 +57083,11 @@ static ckr_result ckr__mg_iteration(ckr__mg *r, const char *path)
    and scheduler are the first file's. */
 static ckr_result ckr__mg_one_run(ckr__mg *r)
 {
-    static const char *const sizes[] = { "tensor_model_parallel_size",
-                                         "pipeline_model_parallel_size",
-                                         "expert_model_parallel_size", "num_layers",
-                                         "hidden_size", "consumed_train_samples" };
-    /* what tells of a run apart from its model; the last two are no arguments */
+    /* the first are numbers that tell of a model; then what tells of a run apart from it; the last
+       two are no arguments */
     static const char *const keys[] = {
+        "tensor_model_parallel_size", "pipeline_model_parallel_size",
+        "expert_model_parallel_size", "num_layers", "hidden_size", "consumed_train_samples",
         "seed", "lr", "min_lr", "lr_warmup_iters", "lr_warmup_samples", "lr_decay_iters",
         "lr_decay_samples", "lr_decay_style", "weight_decay", "start_weight_decay",
         "end_weight_decay", "adam_beta1", "adam_beta2", "adam_eps", "clip_grad",
@@ -57100,27 +57099,26 @@ static ckr_result ckr__mg_one_run(ckr__mg *r)
         "context_parallel_size", "decoupled_lr", "hidden_dropout", "attention_dropout",
         "init_method_std", "opt_param_scheduler", "lr_scheduler"
     };
-    const size_t n = sizeof keys / sizeof *keys;
+    const size_t n = sizeof keys / sizeof *keys, n_numbers = 6;
     int64_t v, w;
     ckr__mg_iteration(r, r->files[0]->path);
     for (uint64_t i = 1; i < r->n_files && !ckr__failed(r->c); i++) {
         const ckr__mg_file *f = r->files[i];
         if (ckr_node_i64(ckr_node_get(f->root, "iteration"), &v))
             ckr__fileset_step(&r->ranks, f->path, "iteration", NULL, v, r->iteration);
-        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
-            if (ckr_node_i64(ckr_node_get(f->args, sizes[k]), &v) &&
-                ckr_node_i64(ckr_node_get(r->args, sizes[k]), &w) && v != w)
-                ckr__fail_fmt(r->c, CKR_ITEM_FILES_MIXED, f->path, sizes[k],
-                              "the file belongs to another run: restore the right one",
-                              "it says %lld, the first rank's file %lld", (long long)v,
-                              (long long)w);
         for (size_t k = 0; k < n && !ckr__failed(r->c); k++) {
             const ckr_node *a = ckr_node_get(k < n - 2 ? r->args : r->root, keys[k]),
                            *b = ckr_node_get(k < n - 2 ? f->args : f->root, keys[k]);
-            if (a && b && !ckr__mg_same(r->c, a, b))
-                ckr__fail_with(r->c, CKR_ITEM_FILES_MIXED, f->path, keys[k],
-                               "it is not what the first rank's file says",
-                               "the file belongs to another run: restore the right one");
+            const char *text = "it is not what the first rank's file says";
+            if (k < n_numbers) {
+                if (!ckr_node_i64(a, &w) || !ckr_node_i64(b, &v) || v == w) continue;
+                text = ckr__printf(r->c, "it says %lld, the first rank's file %lld", (long long)v,
+                                   (long long)w);
+            } else if (!a || !b || ckr__mg_same(r->c, a, b)) {
+                continue;
+            }
+            ckr__fail_with(r->c, CKR_ITEM_FILES_MIXED, f->path, keys[k], text,
+                           "the file belongs to another run: restore the right one");
         }
     }
     return r->c->err->code;
@@ -57213,36 +57211,37 @@ static bool ckr__mg_is_buffer(const char *name, ckr_dtype dtype)
            !ckr__is_float(dtype);
 }
 
+/* How many layers the arguments tell; 0: nothing. */
+static int64_t ckr__mg_layers_told(const ckr__mg *r)
+{
+    return ckr__mg_size(r->args, "num_layers", ckr__mg_size(r->args, "encoder_num_layers", 0));
+}
+
 /* How many layers, or experts, a chunk's names count. */
 static int64_t ckr__mg_counted(const ckr_node *chunk, bool experts)
 {
+    ckr__walk w = ckr__walk_in(chunk);
     int64_t v, n = 0;
     size_t digits;
-    for (uint64_t k = 0; k < ckr__dict_n(chunk); k++) {
-        const char *name = ckr__dict_key(chunk, k);
-        if (name && (experts ? ckr__mg_expert(name, &v, &digits) : ckr__mg_layer(name, &v)))
+    while (ckr__walk_on(&w))
+        if (w.name && (experts ? ckr__mg_expert(w.name, &v, &digits) : ckr__mg_layer(w.name, &v)))
             n = ckr__max_i64(n, v + 1);
-    }
     return n;
 }
 
 /* How many layers the chunks have: the largest local number of each, counted in global order. */
 static ckr_result ckr__mg_count_layers(ckr__mg *r)
 {
-    const int64_t want = ckr__mg_size(r->args, "num_layers",
-                                      ckr__mg_size(r->args, "encoder_num_layers", 0));
-    r->first = CKR__NEW_N(r->c, int64_t, (uint64_t)r->vp * r->pp);
-    if (!r->first) return ckr__oom(r->c);
-    for (uint32_t v = 0; v < r->vp; v++)
-        for (uint32_t p = 0; p < r->pp; p++) {
-            const ckr_node *chunk = r->files[(uint64_t)p * r->ep * r->tp]->chunks[v];
-            int64_t n = ckr__mg_counted(chunk, false);
-            r->first[(uint64_t)v * r->pp + p] = r->layers;
-            if (n > (int64_t)ckr__dict_n(chunk)) n = want + 1;
-            r->layers += n;
-            if (want && r->layers > want) break;
-        }
-    if (!want || want == r->layers) return CKR_OK;
+    const uint64_t n_chunks = (uint64_t)r->vp * r->pp;
+    const int64_t want = ckr__mg_layers_told(r);
+    r->first = CKR__NEW_N(r->c, int64_t, n_chunks);
+    for (uint64_t i = 0; r->first && i < n_chunks && (!want || r->layers <= want); i++) {
+        const ckr_node *chunk = r->files[i % r->pp * r->ep * r->tp]->chunks[i / r->pp];
+        const int64_t n = ckr__mg_counted(chunk, false);
+        r->first[i] = r->layers;
+        r->layers += n > (int64_t)ckr__dict_n(chunk) ? want + 1 : n;
+    }
+    if (!want || want == r->layers) return r->c->err->code;
     return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_ARGS_LAYERS, ckr__mg_path(r), "args/num_layers",
                           ckr__printf(r->c, "it says %lld, the model's files have %s%lld layers",
                                       (long long)want, r->layers > want ? "more than " : "",
@@ -57263,6 +57262,13 @@ static int ckr__mg_item_cmp(const void *a, const void *b)
     if (!r) r = ckr__u64_cmp(x->pp, y->pp);
     if (!r) r = ckr__u64_cmp(x->major, y->major);
     return r ? r : ckr__u64_cmp(x->minor, y->minor);
+}
+
+/* The item of this name; NULL: there is none. */
+static ckr__mg_item *ckr__mg_find(const ckr__mg *r, const char *name)
+{
+    uint64_t at;
+    return name && ckr__map_find(&r->by_name, name, strlen(name), &at) ? r->items[at] : NULL;
 }
 
 /* An item without its place in its block. NULL: an error is set. */
@@ -57287,63 +57293,51 @@ static ckr__mg_item *ckr__mg_item_new(ckr__mg *r, const char *name)
     return t;
 }
 
-/* One chunk of one file: each entry's item, made where it is new. Items stand in the chunk's order;
-   experts of one layer, which lie rank by rank, where the first of their row does. */
-static ckr_result ckr__mg_chunk_items(ckr__mg *r, ckr__mg_file *f, uint32_t v)
-{
-    const ckr_node *chunk = f->chunks[v];
-    const int64_t first = r->first[(uint64_t)v * r->pp + f->pp],
-                  experts = f->ep ? ckr__mg_counted(chunk, true) * (int64_t)f->ep : 0;
-    const bool last_stage = r->tied && f->pp + 1 == r->pp && r->pp > 1;
-    uint64_t at, run = 0;
-    const char *last = "";
-    for (uint64_t k = 0; k < ckr__dict_n(chunk) && !ckr__failed(r->c); k++) {
-        ckr__mg_entry *e = CKR__PUSH(ckr__mg_entry, r->c, f->entries, f->n_entries);
-        const char *local = ckr__dict_key(chunk, k);
-        const ckr_node *value = ckr__dict_at(chunk, k);
-        const char *row = local ? strstr(local, ".local_experts.") : NULL;
-        size_t n_row;                  /* the prefix that all experts of a row share          */
-        ckr__mg_item *t;
-        const bool extra = local && (ckr__path_ends(local, "._extra_state") ||
-                                     ckr__path_ends(local, "inv_freq") ||
-                                     value->kind != CKR_NODE_TENSOR);
-        if (!local) return ckr__mg_bad(r, f->path, "model", "names of tensors");
-        e->value = value;
-        e->view = extra ? NULL : value->u.view;
-        e->chunk = v;
-        if (last_stage && !strcmp(local, "output_layer.weight")) {
-            if (extra) return ckr__mg_bad(r, f->path, local, "a tensor");
-            e->item = r->embedding;
-            continue;
-        }
-        n_row = row ? (size_t)(row - local) + 15 : ckr__mg_stem(local);
-        const char *name = ckr__mg_shift(r->c, local, first, experts);
-        if (!name) return ckr__oom(r->c);
-        if (ckr__map_find(&r->by_name, name, strlen(name), &at)) {
-            t = r->items[at];
-        } else {
-            t = ckr__mg_item_new(r, name);
-            if (!t) return ckr__oom(r->c);
-            t->kind = extra                                           ? CKR__MG_EXTRA
-                      : ckr__mg_is_buffer(name, value->u.view->dtype) ? CKR__MG_BUFFER
-                                                                      : CKR__MG_PARAM;
-            t->pp = f->pp;
-            t->ep = f->ep;
-            if (t->expert < 0 || strncmp(last, local, n_row) != 0) run = k;
-            t->major = t->expert >= 0 ? run : k;
-            t->minor = t->expert >= 0 ? (uint64_t)t->ep << 32 | k : 0;
-        }
-        if ((t->kind == CKR__MG_EXTRA) != extra)
-            return ckr__mg_bad(r, f->path, name, "a tensor on every rank, or on none");
-        e->item = t;
-        last = local;
-    }
-    return r->c->err->code;
-}
-
+/* One file's entries, chunk by chunk, and each entry's item, made where it is new. Items stand in
+   the chunk's order; experts of one layer, which lie rank by rank, where the first of their row
+   does. */
 static ckr_result ckr__mg_rank_items(ckr__mg *r, ckr__mg_file *f)
 {
-    for (uint32_t v = 0; v < r->vp && !ckr__failed(r->c); v++) ckr__mg_chunk_items(r, f, v);
+    const bool last_stage = r->tied && f->pp + 1 == r->pp && r->pp > 1;
+    for (uint32_t v = 0; v < r->vp; v++) {
+        const int64_t experts = f->ep ? ckr__mg_counted(f->chunks[v], true) * (int64_t)f->ep : 0;
+        ckr__walk w = ckr__walk_in(f->chunks[v]);
+        uint64_t run = 0;
+        const char *last = "";
+        for (; ckr__walk_on(&w) && !ckr__failed(r->c); last = w.name) {
+            ckr__mg_entry *e = CKR__PUSH(ckr__mg_entry, r->c, f->entries, f->n_entries);
+            if (!w.name) return ckr__mg_bad(r, f->path, "model", "names of tensors");
+            const bool head = last_stage && !strcmp(w.name, "output_layer.weight"),
+                       extra = ckr__path_ends(w.name, "._extra_state") ||
+                               ckr__path_ends(w.name, "inv_freq") ||
+                               w.value->kind != CKR_NODE_TENSOR;
+            const char *row = strstr(w.name, ".local_experts."),
+                       *name = ckr__mg_shift(r->c, w.name, r->first[(uint64_t)v * r->pp + f->pp],
+                                             experts);
+            /* of the prefix that all experts of a row share */
+            const size_t n_row = row ? (size_t)(row - w.name) + 15 : ckr__mg_stem(w.name);
+            ckr__mg_item *t = head ? r->embedding : ckr__mg_find(r, name);
+            e->value = w.value;
+            e->view = extra ? NULL : w.value->u.view;
+            e->chunk = v;
+            if (head && extra) return ckr__mg_bad(r, f->path, w.name, "a tensor");
+            if (!t && !head) {
+                t = ckr__mg_item_new(r, name);
+                if (!t) return ckr__oom(r->c);
+                t->kind = extra                                  ? CKR__MG_EXTRA
+                          : ckr__mg_is_buffer(name, e->view->dtype) ? CKR__MG_BUFFER
+                                                                    : CKR__MG_PARAM;
+                t->pp = f->pp;
+                t->ep = f->ep;
+                if (t->expert < 0 || strncmp(last, w.name, n_row) != 0) run = w.i;
+                t->major = t->expert >= 0 ? run : w.i;
+                t->minor = t->expert >= 0 ? (uint64_t)t->ep << 32 | w.i : 0;
+            }
+            if (!head && (t->kind == CKR__MG_EXTRA) != extra)
+                return ckr__mg_bad(r, f->path, name, "a tensor on every rank, or on none");
+            e->item = t;
+        }
+    }
     return r->c->err->code;
 }
 
@@ -57698,39 +57692,25 @@ static int64_t ckr__mg_gcd(int64_t a, int64_t b)
     return a;
 }
 
-static int64_t ckr__mg_lcm(int64_t a, int64_t b)
-{
-    return a / ckr__mg_gcd(a, b) * b;
-}
-
-static void ckr__mg_close(ckr__mg_buffer *l, int64_t end, int64_t *begin, int64_t *cut)
-{
-    l->total = end - *cut;
-    *begin = ckr__mg_up(end, l->divisor);
-    *cut += *begin - end;
-}
-
-/* The sum of all numels is below 2^61. */
+/* The sum of all numels is below 2^61. A shared embedding is closed off before it and behind it. */
 static void ckr__mg_lay(ckr__mg_buffer *l)
 {
     int64_t at = 0, begin = 0, cut = 0;
-    l->total = -1;
+    bool full = false;
     for (uint64_t i = l->n; i-- > 0;) {
         ckr__mg_member *m = l->m[i];
-        at = ckr__mg_up(at, l->align);
-        if (m->shared && at > begin) {
-            ckr__mg_close(l, at, &begin, &cut);
+        if (!full) at = ckr__mg_up(at, l->align);
+        if (full || (m->shared && at > begin)) {
+            begin = ckr__mg_up(at, l->divisor);
+            cut += begin - at;
             at = begin;
         }
         m->padded = at;
         m->start = at - cut;
         at += m->numel;
-        if (i > 0 && ((l->bucket > 0 && at - begin >= l->bucket) || m->shared)) {
-            ckr__mg_close(l, at, &begin, &cut);
-            at = begin;
-        }
+        full = m->shared || (l->bucket > 0 && at - begin >= l->bucket);
     }
-    if (at > begin || l->total < 0) l->total = at - cut;
+    l->total = at - cut;
 }
 
 /* The bucket size that a run's arguments come to (training.py resolve_ddp_bucket_size,
@@ -57750,9 +57730,8 @@ static int64_t ckr__mg_bucket(const ckr_node *args, uint32_t dp, uint32_t pp, ui
 /* The layout that a run with these arguments makes. */
 static void ckr__mg_lay_run(ckr__mg_buffer *l, const ckr_node *args, uint32_t dp, uint32_t pp)
 {
-    l->divisor = ckr__mg_lcm(128, dp ? dp : 1);
-    if (ckr__mg_flag(args, "ddp_pad_buckets_for_high_nccl_busbw"))
-        l->divisor = ckr__mg_lcm(l->divisor, 65536);
+    const int64_t unit = ckr__mg_flag(args, "ddp_pad_buckets_for_high_nccl_busbw") ? 65536 : 128;
+    for (l->divisor = dp ? dp : 1; l->divisor % unit;) l->divisor *= 2;
     l->bucket = ckr__mg_bucket(args, dp, pp, l->chunk, l->numel);
     ckr__mg_lay(l);
 }
@@ -57926,18 +57905,12 @@ static ckr_result ckr__mg_group_mixed(ckr__mg *r, const ckr__mg_file *f, const c
                                       const ckr_node *g, uint64_t n_known)
 {
     const char *kind = ckr__mg_key_text(r->c, "", g, CKR__MG_KIND);
-    uint64_t i, j, n = 0;      /* groups of this rank that are of g's kind               */
-    for (i = 0; i < n_known; i++) {
+    uint64_t i, n = 0;         /* groups of this rank that are of g's kind               */
+    for (i = 0; i < o->groups->count; i++)
+        n += ckr__same_text(kind, ckr__mg_key_text(r->c, "", o->groups->u.items[i], CKR__MG_KIND));
+    for (i = 0; n == 1 && i < n_known; i++) {
         const ckr_node *first = r->s->groups[i].raw;
-        const char *as = ckr__mg_key_text(r->c, "", first, CKR__MG_KIND);
-        if (!kind || !as) break;
-        if (strcmp(kind, as) != 0) continue;
-        if (!n)
-            for (j = 0; j < o->groups->count; j++) {
-                as = ckr__mg_key_text(r->c, "", o->groups->u.items[j], CKR__MG_KIND);
-                n += as && !strcmp(kind, as);
-            }
-        if (n != 1) break;
+        if (!ckr__same_text(kind, ckr__mg_key_text(r->c, "", first, CKR__MG_KIND))) continue;
         for (size_t k = 0; k < CKR__MG_GROUP_KEYS; k++) {
             const char *key = ckr__mg_group_keys[k].key;
             const ckr_node *a = ckr_node_get(g, key), *b = ckr_node_get(first, key);
@@ -57945,12 +57918,11 @@ static ckr_result ckr__mg_group_mixed(ckr__mg *r, const ckr__mg_file *f, const c
                 a->kind == CKR_NODE_TENSOR || b->kind == CKR_NODE_TENSOR ||
                 ckr__mg_same(r->c, a, b))
                 continue;
-            return ckr__fail_with(
-                r->c, CKR_ITEM_RANK_GROUPS, f->path,
-                ckr__printf(r->c, "param_groups/%s", key),
-                ckr__printf(r->c, "%s: %.60s, on another rank %.60s", f->rel,
-                            ckr__node_text_of(r->c, a), ckr__node_text_of(r->c, b)),
-                "the file is of another iteration or run: restore the right one");
+            return ckr__fail_fmt(r->c, CKR_ITEM_RANK_GROUPS, f->path,
+                                 ckr__printf(r->c, "param_groups/%s", key),
+                                 "the file is of another iteration or run: restore the right one",
+                                 "%s: %.60s, on another rank %.60s", f->rel,
+                                 ckr__node_text_of(r->c, a), ckr__node_text_of(r->c, b));
         }
     }
     return r->c->err->code;
@@ -58007,20 +57979,6 @@ static ckr_result ckr__mg_members(ckr__mg *r, ckr__mg_file *f, uint64_t which)
     return r->c->err->code;
 }
 
-/* {0: {...}, 1: ...}: the state of each of n parameters. */
-static ckr_result ckr__mg_states(ckr__mg *r, const ckr__mg_file *f, const ckr_node *state,
-                                 ckr__mg_member **by_number, uint64_t n)
-{
-    ckr__walk w = ckr__walk_in(state);
-    while (ckr__walk_on(&w)) {
-        if (w.key->kind != CKR_NODE_INT || w.key->u.i < 0 || (uint64_t)w.key->u.i >= n ||
-            !ckr_node_is_dict(w.value))
-            return ckr__mg_bad(r, f->path, "optimizer/state", "a dict for each parameter's number");
-        by_number[w.key->u.i]->state = w.value;
-    }
-    return CKR_OK;
-}
-
 /* Numbers, masters and states of one optimizer of one rank. Each group's list of numbers is as long
    as its parameters are many, and the numbers run on; its masters are those of its 16-bit
    parameters. */
@@ -58029,6 +57987,7 @@ static ckr_result ckr__mg_numbered(ckr__mg *r, const ckr__mg_file *f, uint64_t w
     const ckr__mg_optim *o = &f->optims[which];
     const uint64_t n = f->n_members[which];
     ckr__mg_member *m = f->members[which], **by_number = CKR__NEW_N(r->c, ckr__mg_member *, n);
+    ckr__walk w = ckr__walk_in(o->state);
     uint64_t i, next = 0, have, used;
     if (!by_number) return ckr__oom(r->c);
     for (uint64_t g = 0; g < o->groups->count; g++, next += have) {
@@ -58057,7 +58016,13 @@ static ckr_result ckr__mg_numbered(ckr__mg *r, const ckr__mg_file *f, uint64_t w
                 list->u.items[i]->u.i != (int64_t)(next + i))
                 return ckr__mg_bad(r, f->path, "param_groups/params", "numbers that run on from 0");
     }
-    return ckr__mg_states(r, f, o->state, by_number, n);
+    while (ckr__walk_on(&w)) {
+        if (w.key->kind != CKR_NODE_INT || w.key->u.i < 0 || (uint64_t)w.key->u.i >= n ||
+            !ckr_node_is_dict(w.value))
+            return ckr__mg_bad(r, f->path, "optimizer/state", "a dict for each parameter's number");
+        by_number[w.key->u.i]->state = w.value;
+    }
+    return CKR_OK;
 }
 
 /* A count of updates that a file has as a tensor. */
@@ -58079,38 +58044,31 @@ static void ckr__mg_scalar(ckr__mg *r, ckr__mg_item *t, const ckr__part *p)
     ckr__mg_add(r, t, &one);
 }
 
-/* The count of updates of a parameter that has none of its own: (torch_dist) the one that all have
-   together, or its group's (Apex, Transformer Engine). */
-static void ckr__mg_count(ckr__mg *r, const ckr__mg_optim *o, const ckr__mg_member *m)
+/* The count of updates of parameters that have none of their own, behind what the files have of
+   each: (torch_dist) the one that all have, or their group's (Apex, Transformer Engine). */
+static ckr_result ckr__mg_counts(ckr__mg *r, ckr__mg_file *f)
 {
-    ckr__mg_item *t = m->item;
-    const ckr_node *all = ckr_node_get(o->state, "common_step"),
-                   *own = ckr_node_get(o->groups->u.items[m->group], "step");
-    ckr__part p = ckr__mg_part(r, t, NULL, "step", NULL);
     double v;
-    if (ckr__held_slot(t->slots, "step")) return;
-    if (all && all->kind == CKR_NODE_TENSOR) {
-        p = ckr__mg_part(r, t, r->files[0], "step", all->u.view);
-        ckr__mg_scalar(r, t, &p);
-        return;
-    }
-    if (!own || own->kind == CKR_NODE_NONE || !ckr__sched_number(r->c, own, &v) ||
-        !(v >= 0 && v < 9e15))
-        return;
-    int64_t count = (int64_t)v;
-    t->step = v;
-    p.alone = true;
-    p.view = ckr__value_view(r->c, CKR_DTYPE_I64, &count);
-    if (p.view) ckr__mg_add(r, t, &p);
-}
-
-/* Behind what the files have of each parameter. */
-static ckr_result ckr__mg_counts(ckr__mg *r)
-{
-    for (uint64_t i = 0; i < r->n_files; i++)
-        for (uint64_t k = 0; k < r->files[i]->n_optims; k++)
-            for (uint64_t m = 0; m < r->files[i]->n_members[k] && !ckr__failed(r->c); m++)
-                ckr__mg_count(r, &r->files[i]->optims[k], &r->files[i]->members[k][m]);
+    for (uint64_t k = 0; k < f->n_optims; k++)
+        for (uint64_t i = 0; i < f->n_members[k] && !ckr__failed(r->c); i++) {
+            const ckr__mg_member *m = &f->members[k][i];
+            const ckr_node *all = ckr_node_get(f->optims[k].state, "common_step"),
+                           *own = ckr_node_get(f->optims[k].groups->u.items[m->group], "step");
+            const bool common = all && all->kind == CKR_NODE_TENSOR;
+            ckr__part p = ckr__mg_part(r, m->item, common ? r->files[0] : NULL, "step",
+                                       common ? all->u.view : NULL);
+            if (ckr__held_slot(m->item->slots, "step")) continue;
+            if (common) {
+                ckr__mg_scalar(r, m->item, &p);
+            } else if (own && own->kind != CKR_NODE_NONE && ckr__sched_number(r->c, own, &v) &&
+                       v >= 0 && v < 9e15) {
+                const int64_t count = (int64_t)v;
+                m->item->step = v;
+                p.alone = true;
+                p.view = ckr__value_view(r->c, CKR_DTYPE_I64, &count);
+                if (p.view) ckr__mg_add(r, m->item, &p);
+            }
+        }
     return r->c->err->code;
 }
 
@@ -58119,21 +58077,19 @@ static void ckr__mg_member_state(ckr__mg *r, const ckr__mg_file *f, const ckr__m
 {
     ckr__mg_item *t = m->item;
     ckr__part p = ckr__mg_part(r, t, f, "master", m->master ? m->master->u.view : NULL);
+    ckr__walk w = ckr__walk_in(m->state);
     if (p.view) ckr__mg_add_block(r, t, f->tp, &p);
-    for (uint64_t k = 0; k < ckr__dict_n(m->state) && !ckr__failed(r->c); k++) {
-        const char *slot = ckr__dict_key(m->state, k);
-        const ckr_node *v = ckr__dict_at(m->state, k);
-        if (!slot) {
+    while (ckr__walk_on(&w) && !ckr__failed(r->c))
+        if (!w.name) {
             ckr__mg_bad(r, f->path, "optimizer/state", "names of a state's tensors");
-        } else if (v->kind == CKR_NODE_TENSOR) {
-            p = ckr__mg_part(r, t, f, slot, v->u.view);
-            if (!strcmp(slot, "step")) ckr__mg_scalar(r, t, &p);
+        } else if (w.value->kind == CKR_NODE_TENSOR) {
+            p = ckr__mg_part(r, t, f, w.name, w.value->u.view);
+            if (!strcmp(w.name, "step")) ckr__mg_scalar(r, t, &p);
             else ckr__mg_add_block(r, t, f->tp, &p);
-        } else if (v->kind != CKR_NODE_NONE) {
+        } else if (w.value->kind != CKR_NODE_NONE) {
             ckr__leave(r->c, r->s, f->rel,
-                       ckr__printf(r->c, "optimizer/state/%s/%s", t->name, slot), v);
+                       ckr__printf(r->c, "optimizer/state/%s/%s", t->name, w.name), w.value);
         }
-    }
 }
 
 /* >>megatron.distributed ------------------------------------------------------ */
@@ -58177,17 +58133,17 @@ static ckr_result ckr__mg_lay_like(ckr__mg *r, const ckr__mg_file *f, ckr__mg_bu
 static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, ckr__mg_buffer *b,
                                       const ckr_node *dict)
 {
+    ckr__walk w = ckr__walk_in(dict);
     if (ckr__mg_lay_like(r, f, b, ckr_node_get(dict, "param")) != CKR_OK) return r->c->err->code;
-    for (uint64_t k = 0; k < dict->count && !ckr__failed(r->c); k++) {
-        const char *slot = ckr__dict_key(dict, k);
-        const ckr_node *v = ckr__dict_at(dict, k);
-        const bool master = slot && !strcmp(slot, "param");
-        if (!slot || v->kind != CKR_NODE_TENSOR) continue;
-        if (!ckr__mg_flat_view(v) || v->u.view->shape[0] != b->total)
-            return ckr__mg_bad(r, f->path, slot, "a flat tensor as long as param");
+    while (ckr__walk_on(&w)) {
+        const bool master = w.name && !strcmp(w.name, "param");
+        if (!w.name || w.value->kind != CKR_NODE_TENSOR) continue;
+        if (!ckr__mg_flat_view(w.value) || w.value->u.view->shape[0] != b->total)
+            return ckr__mg_bad(r, f->path, w.name, "a flat tensor as long as param");
         if (master && ckr__mg_is_wide(b->dtype)) continue;
         for (uint64_t i = 0; i < b->n && !ckr__failed(r->c); i++) {
-            ckr__part p = ckr__mg_part(r, b->m[i]->item, f, master ? "master" : slot, v->u.view);
+            ckr__part p = ckr__mg_part(r, b->m[i]->item, f, master ? "master" : w.name,
+                                       w.value->u.view);
             p.flat = true;
             p.end = b->m[i]->numel;
             p.at = b->m[i]->start;
@@ -58309,11 +58265,10 @@ static ckr_result ckr__mg_schedule(ckr__mg *r)
         if (!x || !why) return ckr__oom(r->c);
         x->kind = "megatron";
         x->params = params;
-        x->opaque = true;
-        x->reason = why;
-        e = CKR_OK;
+        ckr__sched_conceal(x, why);
+    } else if (e != CKR_OK) {
+        return e;
     }
-    if (e != CKR_OK) return e;
     x->position = position;
     ckr__sched_lanes_from(r->c, x, hyper, n);
     for (uint64_t i = 0; i < n && i < x->n_lanes; i++)
@@ -58395,11 +58350,10 @@ static ckr_result ckr__mg_tied(ckr__mg *r)
 static const ckr__mg_item *ckr__mg_sibling(const ckr__mg *r, const ckr__mg_item *t,
                                            const char *part, const char *other)
 {
-    const char *p = strstr(t->name, part), *name;
-    uint64_t at;
-    if (!p) return NULL;
-    name = ckr__printf(r->c, "%.*s%s%s", (int)(p - t->name), t->name, other, p + strlen(part));
-    return name && ckr__map_find(&r->by_name, name, strlen(name), &at) ? r->items[at] : NULL;
+    const char *p = strstr(t->name, part);
+    return p ? ckr__mg_find(r, ckr__printf(r->c, "%.*s%s%s", (int)(p - t->name), t->name, other,
+                                           p + strlen(part)))
+             : NULL;
 }
 
 /* Groups of query heads that share keys and values; each head is one where nothing groups them. */
@@ -58468,15 +58422,13 @@ static bool ckr__mg_head_copied(ckr__mg *r, const ckr__mg_item *head)
 static void ckr__mg_fits_tied(ckr__mg *r)
 {
     const ckr_node *said = ckr_node_get(r->args, "untie_embeddings_and_output_weights");
+    const ckr__mg_item *head = ckr__mg_find(r, "output_layer.weight");
     const char *text = NULL;
-    uint64_t at;
-    const bool head = ckr__map_find(&r->by_name, "output_layer.weight", 19, &at);
     if (!said || said->kind != CKR_NODE_BOOL || !r->embedding) return;
-    if (said->u.b != head)
+    if (said->u.b != (head != NULL))
         text = head ? "it says tied, and there is an output_layer"
                     : "it says untied, and there is no output_layer";
-    else if (head && !r->dist && r->pp > 1 && r->iteration > 0 &&
-             ckr__mg_head_copied(r, r->items[at]))
+    else if (head && !r->dist && r->pp > 1 && r->iteration > 0 && ckr__mg_head_copied(r, head))
         text = "it says untied, and output_layer is the embedding bit for bit";
     if (text)
         ckr__fail_with(r->c, CKR_ITEM_MEGATRON_ARGS_TIED, ckr__mg_path(r),
@@ -58640,16 +58592,14 @@ static uint64_t ckr__mg_leaf(const char *name)
 
 static ckr__mg_item *ckr__mg_dist_item(ckr__mg *r, const char *name, uint8_t kind)
 {
-    uint64_t at;
-    if (!name) return NULL;
-    if (ckr__map_find(&r->by_name, name, strlen(name), &at)) return r->items[at];
-    ckr__mg_item *t = ckr__mg_item_new(r, name);
+    ckr__mg_item *t = ckr__mg_find(r, name);
+    if (t) return t;
+    t = ckr__mg_item_new(r, name);
     if (!t) return NULL;
     t->kind = kind;
     t->major = ckr__mg_leaf(name);
     if (t->expert < 0) return t;
-    uint64_t part = strstr(name, "linear_fc2") != NULL;
-    uint64_t bias = strstr(name, "bias") != NULL;
+    const uint64_t part = strstr(name, "linear_fc2") != NULL, bias = strstr(name, "bias") != NULL;
     t->major &= ~(uint64_t)1;  /* of SequentialMLP expert by expert, else weight by weight */
     t->minor = r->grouped ? part << 48 | bias << 40 | (uint64_t)t->expert
                           : (uint64_t)t->expert << 8 | part << 4 | bias;
@@ -59344,8 +59294,7 @@ static ckr_result ckr__mg_dist_open(ckr__mg *r)
         return ckr__mg_missing(r, path, "neither this file nor the object common_state");
     if (ckr__mg_args_of(r, path, r->common, &r->args) != CKR_OK) return r->c->err->code;
     r->tied = !ckr__mg_flag(r->args, "untie_embeddings_and_output_weights");
-    r->layers = ckr__mg_size(r->args, "num_layers",
-                             ckr__mg_size(r->args, "encoder_num_layers", 0));
+    r->layers = ckr__mg_layers_told(r);
     return ckr__mg_iteration(r, r->dir);
 }
 
@@ -59531,7 +59480,7 @@ static const ckr__mg_step ckr__mg_torch_dist[] = {
 
 /* What both formats end with. */
 static const ckr__mg_step ckr__mg_last[] = {
-    { ckr__mg_counts, NULL },      { ckr__mg_sort, NULL },      { ckr__mg_progress, NULL },
+    { NULL, ckr__mg_counts },      { ckr__mg_sort, NULL },      { ckr__mg_progress, NULL },
     { ckr__mg_schedule, NULL },    { ckr__mg_beside, NULL },    { NULL, NULL }
 };
 
@@ -60319,8 +60268,7 @@ static void ckr__mg_batch(ckr__mg_job *x)
                                     (long long)((n + 1) * dp)));
     if (all % dp) return;
     x->batch = all;
-    int64_t steps = n / ckr__mg_gcd(n, x->micro);
-    if (x->micro) ckr__batch_split(all, x->to.dp, &x->micro, &steps);
+    if (x->micro) x->micro = ckr__mg_gcd(n, x->micro);
 }
 
 /* emit: arguments ------------------------------------------------------------------ */
