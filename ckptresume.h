@@ -56666,6 +56666,7 @@ typedef struct ckr__mg_item {
     uint64_t        major, minor;          /* place among the block's                    */
     int64_t         expert;    /* global number, -1: none                                */
     uint32_t        pp, ep;    /* of the first file that has it                          */
+    uint32_t        home;      /* its chunk, in torch_dist and at the target             */
     bool            unknown;   /* no rule tells how it is cut                            */
     ckr_dtype       dtype;
     uint32_t        n_dims;
@@ -58508,30 +58509,9 @@ static ckr_result ckr__mg_progress(ckr__mg *r)
 
 #define CKR__MG_COMMON "common_state/shard_0_1"
 
-/* KEY/shard_0.1_2.4: the numbers of the shard, and of how many; how many numbers there are. */
-static uint32_t ckr__mg_dotted(const char *p, uint32_t at[4], const char **end)
-{
-    uint32_t n = 0;
-    int64_t v;
-    for (; n < 4; p++) {
-        const size_t k = ckr__mg_digits(p, &v);
-        if (!k) return 0;
-        at[n++] = (uint32_t)v;
-        p += k;
-        if (*p != '.') break;
-    }
-    *end = p;
-    return n;
-}
-
-static uint32_t ckr__mg_shard_of(const char *fqn, size_t *n_key, uint32_t at[4], uint32_t of[4])
-{
-    const char *p = strstr(fqn, "/shard_"), *end = "";
-    *n_key = p ? (size_t)(p - fqn) : strlen(fqn);
-    uint32_t n = p ? ckr__mg_dotted(p + 7, at, &end) : 0;
-    if (!n || *end != '_' || ckr__mg_dotted(end + 1, of, &end) != n) of[0] = of[1] = 0;
-    return n;
-}
+/* The names of objects: the numbers of the shard, and of how many. */
+static const char ckr__mg_random_form[] = "rng_state/shard_{pp}.{tp}[.{dp}]_{PP}.{TP}[.{DP}]",
+                  ckr__mg_extra_form[] = "{name}/shard_{n}[.{ep}][.{dp}]_{N}[.{EP}][.{DP}]";
 
 /* The local spec stores its norms under the names that Transformer Engine has. */
 static const char *const ckr__mg_norms[][2] = {
@@ -58788,18 +58768,13 @@ static ckr_result ckr__mg_dist_stages(ckr__mg *r)
                : ckr__mg_contradicts_layers(r, "args/pipeline_model_parallel_size", r->pp);
 }
 
-/* The chunk that an item lies in: vp * pp + pp. */
-static uint32_t ckr__mg_home(const ckr__mg *r, const ckr__mg_item *t)
+/* Sets the chunk that an item lies in, vp * pp + pp, and so its stage. */
+static void ckr__mg_place(const ckr__mg *r, ckr__mg_item *t)
 {
-    uint32_t lo = 0, hi = r->pp * r->vp;
-    if (t->block == 0) return 0;
-    if (t->block > r->layers) return hi - 1;
-    while (hi - lo > 1) {
-        const uint32_t mid = lo + (hi - lo) / 2;
-        if (r->first[mid] <= t->block - 1) lo = mid;
-        else hi = mid;
-    }
-    return lo;
+    const uint32_t last = r->pp * r->vp - 1;
+    t->home = t->block > r->layers ? last : 0;
+    while (t->block && t->home < last && r->first[t->home + 1] < t->block) t->home++;
+    t->pp = t->home % r->pp;
 }
 
 /* One more entry of a rank's chunk, with the shape that it has of the item. */
@@ -58826,7 +58801,7 @@ static void ckr__mg_dist_entries(ckr__mg *r, ckr__mg_file *f, uint32_t v)
     const int64_t share = r->ep > 1 ? r->experts / r->ep : INT64_MAX;
     for (uint64_t i = 0; i < r->n_items; i++) {
         ckr__mg_item *t = r->items[i];
-        if (ckr__mg_home(r, t) != v * r->pp + f->pp) continue;
+        if (t->home != v * r->pp + f->pp) continue;
         if (t->expert >= 0 && t->expert / share != (int64_t)f->ep) continue;
         if (tied && ckr__starts(t->name, "output_layer.")) {
             ckr__mg_dist_entry(r, f, v, r->embedding);
@@ -58862,7 +58837,7 @@ static ckr__mg_file *ckr__mg_file_new(ckr__mg *r, uint32_t tp, uint32_t pp, uint
     return ckr__failed(r->c) ? NULL : f;
 }
 
-/* The files of all ranks, with what each holds. */
+/* The files of all ranks of torch_dist or of the target, with what each holds. */
 static ckr_result ckr__mg_all_files(ckr__mg *r)
 {
     const uint64_t n = (uint64_t)r->pp * r->ep * r->tp;
@@ -58882,14 +58857,14 @@ static ckr_result ckr__mg_dist_roots(ckr__mg *r)
 {
     static const char others[] = "optimizer content_metadata model opt_param_scheduler";
     ckr_node *root = ckr__make(r->c, CKR_NODE_DICT), *none = ckr__make(r->c, CKR_NODE_NONE);
-    const ckr_node *sched = ckr_node_get(r->common, "opt_param_scheduler");
-    for (uint64_t i = 0; i < r->common->count; i++) {
-        const char *key = ckr__dict_key(r->common, i);
-        if (key && !ckr__word_in(others, key)) ckr__node_take(r->c, root, r->common, i);
-    }
+    ckr__walk w = ckr__walk_in(r->common);
+    while (ckr__walk_on(&w))
+        if (w.name && !ckr__word_in(others, w.name)) ckr__node_pair(r->c, root, w.key, w.value);
     ckr__node_set(r->c, root, "model", none);
     if (r->files[0]->n_optims) ckr__node_set(r->c, root, "optimizer", none);
-    ckr__node_set(r->c, root, "opt_param_scheduler", (ckr_node *)(uintptr_t)sched);
+    if (ckr__has(r->common, "opt_param_scheduler"))
+        ckr__node_set(r->c, root, "opt_param_scheduler",
+                      ckr__dict_value(r->common, "opt_param_scheduler"));
     ckr__node_set(r->c, root, "rng_state", none);
     for (uint64_t i = 0; i < r->n_files; i++) r->files[i]->root = root;
     r->root = root;
@@ -59142,7 +59117,7 @@ static bool ckr__mg_zeros(ckr__mg *r, ckr_tensor *to, const ckr__block *b, int64
 static bool ckr__mg_stored_here(ckr__mg *r, const ckr__mg_buffer *in, const ckr__mg_member *m)
 {
     return !(m->item->split.axis < 0 && in->f->tp > 0) &&
-           ckr__mg_home(r, m->item) == m->chunk * r->pp + in->f->pp;
+           m->item->home == m->chunk * r->pp + in->f->pp;
 }
 
 /* The member whose padded place covers `at`; *next is where that ends, or where one begins. */
@@ -59298,29 +59273,29 @@ static ckr_result ckr__mg_dist_open(ckr__mg *r)
     return ckr__mg_iteration(r, r->dir);
 }
 
-/* The state of each rank's random streams: rng_state/shard_PP.TP[.DP]_... */
+/* The state of each rank's random streams. */
 static ckr_result ckr__mg_dist_random(ckr__mg *r, const ckr__dcp_item *q)
 {
     ckr_node *n = NULL;
-    uint32_t at[4], of[4], k = 0;
-    size_t n_key;
-    const struct { const char *key; uint32_t n; } sizes[] = {
-        { "pipeline_model_parallel_size", r->pp }, { "tensor_model_parallel_size", r->tp }
+    ckr__rankfile x;
+    const struct { const char *key; int axis; uint32_t n; } sizes[] = {
+        { "pipeline_model_parallel_size", CKR__PP, r->pp },
+        { "tensor_model_parallel_size", CKR__TP, r->tp }
     };
-    const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at, of);
-    if (parts < 2) return ckr__mg_bad(r, r->dir, q->fqn, "the numbers of a rank");
+    if (!ckr__form_match(ckr__mg_random_form, q->fqn, &x))
+        return ckr__mg_bad(r, r->dir, q->fqn, "the numbers of a rank");
     for (int i = 0; i < 2; i++)
-        if (of[i] && of[i] != sizes[i].n)
+        if (x.of[sizes[i].axis] != sizes[i].n)
             return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn, sizes[i].key,
-                                       sizes[i].n, of[i]);
-    if (parts == 2 && r->random_by_rank) return CKR_OK;        /* they are there once more */
+                                       sizes[i].n, x.of[sizes[i].axis]);
+    const uint32_t tp = x.at[CKR__TP], pp = x.at[CKR__PP], k = x.at[CKR__DP];
+    if (r->random_by_rank && !(x.has & 1u << CKR__DP)) return CKR_OK;  /* there once more       */
     if (ckr__dcp_object(r->d, q, &n) != CKR_OK) return r->c->err->code;
     if (ckr_node_is_list(n) && n->count == 1 && ckr_node_is_list(n->u.items[0])) n = n->u.items[0];
-    if (parts > 2) k = at[2];
-    ckr__mg_streams(r, n, at[1], at[0], k, 1, r->dir, "rng_state");
-    if (ckr__failed(r->c) || at[0] >= r->pp || at[1] >= r->tp) return r->c->err->code;
+    ckr__mg_streams(r, n, tp, pp, k, 1, r->dir, "rng_state");
+    if (ckr__failed(r->c) || pp >= r->pp || tp >= r->tp) return r->c->err->code;
     for (uint64_t i = 0; i < r->ep; i++) {
-        ckr__mg_file *f = r->files[((uint64_t)at[0] * r->ep + i) * r->tp + at[1]];
+        ckr__mg_file *f = r->files[((uint64_t)pp * r->ep + i) * r->tp + tp];
         if (i == k || (!k && !f->random)) f->random = n;
     }
     return CKR_OK;
@@ -59328,19 +59303,18 @@ static ckr_result ckr__mg_dist_random(ckr__mg *r, const ckr__dcp_item *q)
 
 static ckr_result ckr__mg_dist_extra(ckr__mg *r, const ckr__dcp_item *q)
 {
-    uint32_t at[4], of[4];
-    size_t n_key;
-    const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at, of);
-    const char *key = ckr__strndup(r->c, q->fqn, n_key);
+    ckr__rankfile x;
     const bool stacked = ckr__mg_is_stacked(q->fqn),
                experts = strstr(q->fqn, ".experts.experts.") != NULL;
     const ckr_node *n = ckr__mg_dist_object(r, q->fqn);
-    if (!key) return ckr__oom(r->c);
-    if (parts < (uint32_t)stacked + (uint32_t)experts || (stacked && at[0] >= r->layers))
+    if (!ckr__form_match(ckr__mg_extra_form, q->fqn, &x) ||
+        (stacked && experts && !(x.has & 1u << CKR__EP)) || (stacked && x.at[CKR__N] >= r->layers))
         return ckr__mg_bad(r, r->dir, q->fqn, "the numbers of a layer and expert");
-    const char *name = ckr__mg_live(r, key, stacked ? (int64_t)at[0] : -1,
-                                    experts ? (int64_t)at[stacked] : -1);
-    ckr__mg_item *t = name ? ckr__mg_dist_item(r, name, CKR__MG_EXTRA) : NULL;
+    const char *key = ckr__strndup(r->c, x.name, x.n_name),
+               *name = key ? ckr__mg_live(r, key, stacked ? (int64_t)x.at[CKR__N] : -1,
+                                          experts ? (int64_t)x.at[stacked ? CKR__EP : CKR__N] : -1)
+                           : NULL;
+    ckr__mg_item *t = ckr__mg_dist_item(r, name, CKR__MG_EXTRA);
     if (!t) return ckr__oom(r->c);
     t->extra = CKR__NEW_N(r->c, const ckr_node *, r->tp);
     for (uint32_t k = 0; t->extra && k < r->tp; k++) t->extra[k] = n;
@@ -59390,18 +59364,15 @@ static ckr_result ckr__mg_dist_names(ckr__mg *r)
 static ckr_result ckr__mg_dist_files(ckr__mg *r)
 {
     ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items, ckr__mg_item_cmp);
-    for (uint64_t i = 0; i < r->n_items; i++)
-        r->items[i]->pp = (uint32_t)(ckr__mg_home(r, r->items[i]) % r->pp);
+    for (uint64_t i = 0; i < r->n_items; i++) ckr__mg_place(r, r->items[i]);
     return ckr__mg_all_files(r);
 }
 
 static ckr_result ckr__mg_dist_pieces(ckr__mg *r)
 {
-    size_t n_key;
-    uint32_t at[4], of[4];
+    ckr__rankfile x;
     for (uint64_t i = 0; i < r->d->n_items; i++)
-        if (ckr__starts(r->d->items[i].fqn, "rng_state/") &&
-            ckr__mg_shard_of(r->d->items[i].fqn, &n_key, at, of) > 2)
+        if (ckr__form_match(ckr__mg_random_form, r->d->items[i].fqn, &x) && x.has & 1u << CKR__DP)
             r->random_by_rank = true;
     for (uint64_t i = 0; i < r->d->n_items && !ckr__failed(r->c); i++) {
         const ckr__dcp_item *q = &r->d->items[i];
@@ -59717,7 +59688,7 @@ static void ckr__mg_items(ckr__mg_job *x)
         int64_t *shape = t ? CKR__DUP(x->c, int64_t, t->shape, t->n_dims) : NULL;
         if (!shape) return;
         if (was == x->mg->embedding) to->embedding = t;
-        t->pp = ckr__mg_home(to, t) % to->pp;
+        ckr__mg_place(to, t);
         if (t->kind == CKR__MG_EXTRA) continue;
         if (t->split.vocab) shape[0] = x->padded;
         t->shape = shape;
@@ -59943,17 +59914,12 @@ static ckr_node *ckr__mg_outer_node(ckr__mg_job *x, const ckr__mg_file *k, uint6
 {
     static const char own[] = "optimizer optimizer_state_dict state param_groups "
                               "fp32_from_fp16_params fp32_from_fp16";
-    const ckr_node *from = k->from->n_optims
-                               ? k->from->optims[which < k->from->n_optims ? which : 0].outer
-                               : NULL;
-    ckr_node *outer = ckr__make(x->c, CKR_NODE_DICT);
-    ckr__node_set(x->c, outer, "optimizer", inner);
-    for (uint64_t i = 0; from && i < from->count; i++) {
-        const char *key = ckr__dict_key(from, i);
-        if (key && !ckr__word_in(own, key))
-            ckr__node_pair(x->c, outer, from->u.items[2 * i],
-                           ckr__copy_tree(x->c, k->out, ckr__dict_at(from, i), NULL));
-    }
+    const uint64_t n = k->from->n_optims;
+    ckr_node *outer = ckr__make_dict(x->c, "optimizer", inner, CKR__END);
+    ckr__walk w = ckr__walk_in(n ? k->from->optims[which < n ? which : 0].outer : NULL);
+    while (ckr__walk_on(&w))
+        if (w.name && !ckr__word_in(own, w.name))
+            ckr__node_pair(x->c, outer, w.key, ckr__copy_tree(x->c, k->out, w.value, NULL));
     return outer;
 }
 
@@ -60204,7 +60170,7 @@ static void ckr__mg_schedule_plan(ckr__mg_job *x)
     const ckr_state *src = x->mg->s;
     const ckr_schedule *now = x->s->n_schedules ? x->s->schedules : NULL,
                        *was = src->n_schedules ? src->schedules : NULL;
-    const ckr_node *state = ckr_node_get(x->mg->root, "opt_param_scheduler");
+    ckr__walk w = ckr__walk_in(ckr_node_get(x->mg->root, "opt_param_scheduler"));
     const char *apart = NULL;
     x->out->recomputes = true;
     if (!now || (x->t->without & CKR_SCHEDULE) || !now->n_lanes) return;
@@ -60237,12 +60203,10 @@ static void ckr__mg_schedule_plan(ckr__mg_job *x)
     x->moved = true;
     x->scheduler = ckr__megatron_state(x->c, h->curve, &h->lanes[ckr__mg_lane(x, h, false)],
                                        h->position);
-    for (uint64_t i = 0; i < ckr__dict_n(state); i++) {
-        const char *key = ckr__dict_key(state, i);
-        if (key && !ckr_node_get(x->scheduler, key) &&
-            (!strcmp(key, "start_wd") || !strcmp(key, "end_wd") || !strncmp(key, "wd_", 3)))
-            ckr__node_take(x->c, x->scheduler, state, i);
-    }
+    while (ckr__walk_on(&w))
+        if (w.name && !ckr_node_get(x->scheduler, w.name) &&
+            (ckr__word_in("start_wd end_wd", w.name) || ckr__starts(w.name, "wd_")))
+            ckr__node_pair(x->c, x->scheduler, w.key, w.value);
     if (apart)
         ckr__say(x->c, "CKR_FIX_MEGATRON_LR", CKR_CHANGED, "schedule", apart, "the same in all",
                  "the saved run's options differed from what it used; files and options now say "
@@ -60441,28 +60405,21 @@ static void ckr__mg_settings(ckr__mg_job *x, bool say)
     ckr__mg_rows(x, say, rows, sizeof rows / sizeof *rows);
 }
 
-/* The arguments, as the target's run has them. */
-static void ckr__mg_args(ckr__mg_job *x)
-{
-    x->args = ckr__dict_copy(x->c, x->mg->args);
-    if (x->moved) ckr__mg_schedule_settings(x, false);
-    ckr__mg_settings(x, false);
-}
-
 /* The namespace as an object of the same class. Versions load with weights_only and know their own
    classes only: where one is named, an enum or signal, which no resume reads, becomes its plain
    value. */
 static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_file *k)
 {
     ckr_node *d = ckr__dict_copy(x->c, x->args);
+    ckr__walk w = ckr__walk_in(x->version ? d : NULL);
     ckr__mg_arg(x->c, d, "rank", ckr__make_int(x->c, ckr__mg_rank_of(&x->to, k)), false);
-    for (uint64_t i = 0; x->version && i < ckr__dict_n(d); i++) {
-        const ckr_node *v = ckr__dict_at(d, i), *plain = NULL;
-        if (v->kind != CKR_NODE_OBJECT && v->kind != CKR_NODE_GLOBAL) continue;
-        if (v->kind == CKR_NODE_OBJECT && v->u.object->args && v->u.object->args->count == 1)
-            plain = ckr_node_at(v->u.object->args, 0);
-        if (!plain || plain->kind > CKR_NODE_STR) plain = ckr__make(x->c, CKR_NODE_NONE);
-        if (plain) d->u.items[2 * i + 1] = (ckr_node *)(uintptr_t)plain;
+    while (ckr__walk_on(&w)) {
+        const ckr_node *plain = NULL;
+        if (w.value->kind != CKR_NODE_OBJECT && w.value->kind != CKR_NODE_GLOBAL) continue;
+        if (w.value->kind == CKR_NODE_OBJECT) plain = ckr_node_at(w.value->u.object->args, 0);
+        if (!plain || plain->kind > CKR_NODE_STR || w.value->u.object->args->count != 1)
+            plain = ckr__make(x->c, CKR_NODE_NONE);
+        if (plain) d->u.items[2 * w.i + 1] = (ckr_node *)(uintptr_t)plain;
     }
     ckr_node *n = ckr__make_object(x->c, ckr_node_get(x->mg->root, "args"), d);
     return n ? ckr__copy_tree(x->c, k->out, n, NULL) : NULL;
@@ -60514,24 +60471,24 @@ static ckr_node *ckr__mg_value(ckr__mg_job *x, ckr__mg_file *k, const char *key,
 /* A file with the keys of the source's, in its order, each anew or as it was. */
 static void ckr__mg_root_file(ckr__mg_job *x, ckr__mg_file *k, const char *path)
 {
-    const ckr_node *root = k->from->root;
+    ckr__walk w = ckr__walk_in(k->from->root);
     bool model = x->to.dist;
     k->out = ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP);
     if (!k->out) return;
     k->out->root = ckr__make(x->c, CKR_NODE_DICT);
-    for (uint64_t i = 0; i < root->count; i++) {
-        const char *key = ckr__dict_key(root, i);
+    while (ckr__walk_on(&w)) {
         ckr_node *n = NULL;
-        bool mine = key && ckr__starts(key, "model") && !key[5 + strspn(key + 5, "0123456789")];
+        bool mine = w.name && ckr__starts(w.name, "model") &&
+                    !w.name[5 + strspn(w.name + 5, "0123456789")];
         for (uint32_t v = 0; mine && !model && v < x->to.vp; v++) {
             const char *name = x->to.vp == 1 ? "model" : ckr__printf(x->c, "model%u", (unsigned)v);
             ckr__node_pair(x->c, k->out->root, ckr__make_str(x->c, name),
                            ckr__mg_chunk_node(x, k, v));
         }
         model = model || mine;
-        if (key && !mine) n = ckr__mg_value(x, k, key, &mine);
-        if (!mine) n = ckr__copy_tree(x->c, k->out, ckr__dict_at(root, i), NULL);
-        if (n) ckr__node_pair(x->c, k->out->root, root->u.items[2 * i], n);
+        if (w.name && !mine) n = ckr__mg_value(x, k, w.name, &mine);
+        if (!mine) n = ckr__copy_tree(x->c, k->out, w.value, NULL);
+        ckr__node_pair(x->c, k->out->root, w.key, n);
     }
 }
 
@@ -60661,21 +60618,20 @@ static void ckr__mg_dist_object_out(ckr__mg_job *x, const char *fqn, const ckr_n
 
 static void ckr__mg_dist_extra_out(ckr__mg_job *x, const ckr__mg_item *t)
 {
-    ckr__ctx *c = x->c;
-    const long long layers = x->mg->layers, experts = x->to.experts;
     const ckr_node *n = t->extra ? t->extra[0] : NULL;
     ckr__mg_place_of at;
-    const char *fqn;
+    ckr__rankfile f = CKR_ZERO;
     if (!ckr__path_ends(t->name, "._extra_state") || ckr__starts(t->name, "output_layer.") ||
         !ckr__mg_stored(x, t->name, &at))
         return;
+    f.name = at.key;
+    f.n_name = strlen(at.key);
+    ckr__at_set(&f, CKR__N, 0, 1);
+    if (at.layer >= 0) ckr__at_set(&f, CKR__N, (uint32_t)at.layer, (uint32_t)x->mg->layers);
     if (at.layer >= 0 && at.expert >= 0)
-        fqn = ckr__printf(c, "%s/shard_%lld.%lld_%lld.%lld", at.key, (long long)at.layer,
-                          (long long)at.expert, layers, experts);
-    else if (at.layer >= 0)
-        fqn = ckr__printf(c, "%s/shard_%lld_%lld", at.key, (long long)at.layer, layers);
-    else fqn = ckr__printf(c, "%s/shard_0_1", at.key);
-    ckr__mg_dist_object_out(x, fqn, n ? n : ckr__make(c, CKR_NODE_NONE));
+        ckr__at_set(&f, CKR__EP, (uint32_t)at.expert, (uint32_t)x->to.experts);
+    ckr__mg_dist_object_out(x, ckr__form_name(x->c, ckr__mg_extra_form, &f),
+                            n ? n : ckr__make(x->c, CKR_NODE_NONE));
 }
 
 /* One object for each pipeline and tensor parallel rank. With expert parallelism 0.16 wants one for
@@ -60683,19 +60639,20 @@ static void ckr__mg_dist_extra_out(ckr__mg_job *x, const ckr__mg_item *t)
 static void ckr__mg_dist_random_out(ckr__mg_job *x)
 {
     const bool each = x->to.ep > 1 && (!x->version || x->version == 16);
-    const unsigned n_dp = each ? x->to.dp : 1, pp = x->to.pp, tp = x->to.tp;
-    unsigned i;
-    for (i = 0; i < pp * tp * n_dp; i++) {
-        const unsigned p = i / n_dp / tp, t = i / n_dp % tp, d = i % n_dp;
-        const ckr__mg_file *k = ckr__mg_file_new(&x->to,  t, p, d % x->to.ep);
+    const uint32_t n_dp = each ? x->to.dp : 1, pp = x->to.pp, tp = x->to.tp;
+    for (uint32_t i = 0; i < pp * tp * n_dp; i++) {
+        const uint32_t p = i / n_dp / tp, t = i / n_dp % tp, d = i % n_dp;
+        const ckr__mg_file *k = ckr__mg_file_new(&x->to, t, p, d % x->to.ep);
         const ckr_node *n = k ? ckr__mg_random_of(x, k, d) : NULL;
+        for (int dp = each; n && dp >= 0; dp--) {
+            ckr__rankfile f = CKR_ZERO;
+            ckr__at_set(&f, CKR__PP, p, pp);
+            ckr__at_set(&f, CKR__TP, t, tp);
+            if (dp) ckr__at_set(&f, CKR__DP, d, n_dp);
+            if (dp || (d == 0 && (!each || x->version != 16)))
+                ckr__mg_dist_object_out(x, ckr__form_name(x->c, ckr__mg_random_form, &f), n);
+        }
         if (!n) return;
-        if (each)
-            ckr__mg_dist_object_out(x, ckr__printf(x->c, "rng_state/shard_%u.%u.%u_%u.%u.%u", p, t,
-                                                   d, pp, tp, n_dp), n);
-        if (d == 0 && (!each || x->version != 16))
-            ckr__mg_dist_object_out(
-                x, ckr__printf(x->c, "rng_state/shard_%u.%u_%u.%u", p, t, pp, tp), n);
     }
 }
 
@@ -60703,7 +60660,7 @@ static void ckr__mg_dist_random_out(ckr__mg_job *x)
 static void ckr__mg_common_file(ckr__mg_job *x)
 {
     ckr__ctx *c = x->c;
-    ckr__mg_file *k = ckr__mg_file_new(&x->to,  0, 0, 0);
+    ckr__mg_file *k = ckr__mg_file_new(&x->to, 0, 0, 0);
     ckr_node *d = ckr__make(c, CKR_NODE_DICT), *no = ckr__make_bool(c, false);
     if (x->to.zero) {
         ckr__node_set(c, d, "distrib_optim_sharding_type", ckr__make_str(c, "fully_reshardable"));
@@ -60867,16 +60824,15 @@ enum { CKR__MG_OLDEST = 4, CKR__MG_NEWEST = 19, CKR__MG_MAIN = 20 };
    no version. */
 static int64_t ckr__mg_version(const char *s)
 {
-    int64_t v = 0;
+    ckr__rankfile f;
     if (!s || !*s) return 0;
     if (!strcmp(s, "main") || !strcmp(s, "dev")) return CKR__MG_MAIN;
-    if (ckr__starts(s, "core_")) s += 5;
-    if (*s == 'v') s++;
-    if (s[0] != '0' || s[1] != '.' || s[2] < '0' || s[2] > '9') return -1;
-    for (s += 2; *s >= '0' && *s <= '9' && v < 1000; s++) v = 10 * v + (*s - '0');
-    if (*s && *s != '.' && !ckr__starts(s, "rc")) return -1;
-    for (; *s; s++)
-        if (!strchr("0123456789.rcbeta", *s)) return -1;
+    if (!ckr__form_match("[core_][v]0.{n}[{name}]", s, &f)) return -1;
+    const char *rest = f.n_name ? f.name : "";
+    if ((*rest && *rest != '.' && !ckr__starts(rest, "rc")) ||
+        rest[strspn(rest, "0123456789.rcbeta")])
+        return -1;
+    const int64_t v = f.at[CKR__N];
     return v >= CKR__MG_OLDEST && v <= CKR__MG_NEWEST ? v : -1;
 }
 
@@ -60916,11 +60872,15 @@ static void ckr__mg_allowed_version(ckr__mg_job *x)
                  "--to-version names the coming run's");
 }
 
-/* The ranks' files, or those of torch_dist, and the tracker. */
+/* The arguments, as the target's run has them; the ranks' files, or those of torch_dist, and the
+   tracker. */
 static void ckr__mg_files(ckr__mg_job *x)
 {
     const char *text = x->to.release ? x->step
                                      : ckr__printf(x->c, "%lld", (long long)x->to.iteration);
+    x->args = ckr__dict_copy(x->c, x->mg->args);
+    if (x->moved) ckr__mg_schedule_settings(x, false);
+    ckr__mg_settings(x, false);
     if (x->to.dist) ckr__mg_dist_emit(x);
     else ckr__mg_rank_files(x);
     if (ckr__failed(x->c)) return;
@@ -61391,9 +61351,8 @@ static const struct { void (*fn)(ckr__mg_job *x); bool clean; } ckr__mg_emits[] 
     { ckr__mg_stages, false },          { ckr__mg_padding, true },
     { ckr__mg_items, false },           { ckr__mg_classes, true },
     { ckr__mg_optimizer_kind, true },   { ckr__mg_batch, true },
-    { ckr__mg_args, true },             { ckr__mg_say_topology, true },
-    { ckr__mg_files, true },            { ckr__mg_say_files, true },
-    { ckr__mg_options, true }
+    { ckr__mg_say_topology, true },     { ckr__mg_files, true },
+    { ckr__mg_say_files, true },        { ckr__mg_options, true }
 };
 
 
