@@ -46110,14 +46110,6 @@ static const ckr__form ckr__tn_forms[] = {
     { 3, "epoch_{n}/{name}.bin epoch_{n}/{name}.pt" }, { 0, NULL }
 };
 
-static ckr_result ckr__tn_scan(ckr__ctx *c, const char *dir, ckr__fileset *k)
-{
-    memset(k, 0, sizeof *k);
-    k->c = c;
-    k->dir = dir;
-    k->forms = ckr__tn_forms;
-    return ckr__fileset_scan(k, true);
-}
 
 static ckr_result ckr__tn_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
@@ -46152,9 +46144,9 @@ static ckr_result ckr__tn_read(ckr__ctx *c, const char *dir, const ckr_open_desc
                                ckr_state *s)
 {
     ckr__script x;
-    ckr__fileset k;
+    ckr__fileset k = CKR_ZERO;
     ckr_node *root = NULL;
-    ckr_result r = ckr__tn_scan(c, dir, &k);
+    ckr_result r = ckr__fileset_of(&k, c, dir, ckr__tn_forms, true);
     s->dialect = "torchtune";
     if (r == CKR_OK && !k.n_files[2])
         r = ckr__fileset_missing(&k, NULL, 0, 1, "recipe_state/recipe_state.pt");
@@ -47712,11 +47704,8 @@ static ckr_result ckr__af_scan(ckr__ac *r)
     ckr__rankfile f;
     uint32_t layout = 0;
     if (!k) return r->c->err->code;
-    k->c = r->c;
-    k->dir = r->dir;
-    k->forms = ckr__af_forms;
     k->first = 1u << CKR__N;
-    ckr__fileset_scan(k, false);
+    ckr__fileset_of(k, r->c, r->dir, ckr__af_forms, false);
     for (uint32_t kind = CKR__AF_LAYOUTS; kind > 0; kind--) {
         if (!k->n_files[kind]) continue;
         if (layout)
@@ -54674,10 +54663,7 @@ static ckr_result ckr__dt_beside(ckr__dcp *d, ckr__dt *t, ckr_state *s)
     };
     ckr__fileset k = CKR_ZERO;
     ckr_stat st;
-    k.c = d->c;
-    k.dir = d->dir;
-    k.forms = forms;
-    ckr__fileset_scan(&k, false);
+    ckr__fileset_of(&k, d->c, d->dir, forms, false);
     for (uint8_t kind = 0; kind <= SHARDS; kind++)
         for (uint64_t i = 0; i < k.n_files[kind] && !ckr__failed(d->c); i++) {
             const ckr__rankfile *f = k.files[kind][i];
