@@ -56777,12 +56777,6 @@ static int64_t ckr__mg_size(const ckr_node *args, const char *key, int64_t none)
     return ckr_node_i64(ckr_node_get(args, key), &v) && v > 0 && v < ((int64_t)1 << 40) ? v : none;
 }
 
-static bool ckr__mg_flag(const ckr_node *args, const char *key)
-{
-    const ckr_node *n = ckr_node_get(args, key);
-    return n && n->kind == CKR_NODE_BOOL && n->u.b;
-}
-
 /* Equal values, as text. */
 static bool ckr__mg_same(ckr__ctx *c, const ckr_node *a, const ckr_node *b)
 {
@@ -56994,9 +56988,9 @@ static ckr_result ckr__mg_topology(ckr__mg *r)
     r->ep = (uint32_t)ckr__mg_size(a, "expert_model_parallel_size", 1);
     r->cp = (uint32_t)ckr__mg_size(a, "context_parallel_size", 1);
     r->vp = (uint32_t)ckr__mg_size(a, "virtual_pipeline_model_parallel_size", 1);
-    r->zero = ckr__mg_flag(a, "use_distributed_optimizer");
+    r->zero = ckr__flag_at(a, "use_distributed_optimizer");
     r->local = ckr__same_text(ckr_node_str(ckr_node_get(a, "transformer_impl")), "local");
-    r->grouped = ckr__mg_flag(a, "moe_grouped_gemm");
+    r->grouped = ckr__flag_at(a, "moe_grouped_gemm");
     uint64_t world = (uint64_t)r->tp * r->pp;
     if (r->tp > 65536 || r->pp > 65536 || r->ep > 65536 || r->vp > 65536 || r->cp > 65536)
         return ckr__mg_bad(r, ckr__mg_path(r), "args", "parallel sizes below 65536");
@@ -57114,7 +57108,7 @@ static ckr_result ckr__mg_one_run(ckr__mg *r)
 /* The rank that wrote the file of this place: the first of its replicas. */
 static int64_t ckr__mg_writer(const ckr__mg *r, const ckr__mg_file *f)
 {
-    if (ckr__mg_flag(f->args, "use_tp_pp_dp_mapping"))
+    if (ckr__flag_at(f->args, "use_tp_pp_dp_mapping"))
         return f->tp + (int64_t)r->tp * r->cp * (f->pp + (int64_t)r->pp * f->ep);
     return f->tp + (int64_t)r->tp * r->cp * (f->ep + (int64_t)r->dp * f->pp);
 }
@@ -57397,7 +57391,7 @@ static bool ckr__mg_said(const ckr_node *attrs, int32_t *axis)
     int64_t v;
     if (!ckr_node_i64(ckr_node_get(attrs, "partition_dim"), &v) || v < -1 || v >= CKR_MAX_DIMS)
         return false;
-    *axis = ckr__mg_flag(attrs, "tensor_model_parallel") ? (int32_t)v : -1;
+    *axis = ckr__flag_at(attrs, "tensor_model_parallel") ? (int32_t)v : -1;
     return true;
 }
 
@@ -57406,7 +57400,7 @@ static bool ckr__mg_said(const ckr_node *attrs, int32_t *axis)
    experts are what they would be without expert parallelism. */
 static ckr_result ckr__mg_axes(ckr__mg *r, ckr__mg_file *f)
 {
-    const bool set = r->embedding && ckr__mg_flag(r->embedding->attrs, "tensor_model_parallel");
+    const bool set = r->embedding && ckr__flag_at(r->embedding->attrs, "tensor_model_parallel");
     for (uint64_t i = 0; i < f->n_optims; i++)
         for (uint64_t k = 0; k < f->n_members[i] && !ckr__failed(r->c); k++) {
             const ckr__mg_member *m = &f->members[i][k];
@@ -57426,7 +57420,7 @@ static bool ckr__mg_gated(const ckr__mg *r, int64_t rows)
 {
     static const char *const keys[] = { "ffn_hidden_size", "moe_ffn_hidden_size",
                                         "moe_shared_expert_intermediate_size" };
-    const bool flag = ckr__mg_flag(r->args, "swiglu") || ckr__mg_flag(r->args, "quick_geglu");
+    const bool flag = ckr__flag_at(r->args, "swiglu") || ckr__flag_at(r->args, "quick_geglu");
     bool whole = false, twice = false;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const int64_t v = ckr__mg_size(r->args, keys[i], -1);
@@ -57706,8 +57700,8 @@ static int64_t ckr__mg_bucket(const ckr_node *args, uint32_t dp, uint32_t pp, ui
                               int64_t n_params)
 {
     int64_t v = ckr__mg_size(args, "ddp_num_buckets", 0);
-    if (!ckr__mg_flag(args, "overlap_grad_reduce") || pp > 0 || chunk > 0 ||
-        ckr__mg_flag(args, "overlap_param_gather_with_optimizer_step"))
+    if (!ckr__flag_at(args, "overlap_grad_reduce") || pp > 0 || chunk > 0 ||
+        ckr__flag_at(args, "overlap_param_gather_with_optimizer_step"))
         return 0;
     if (v) return n_params / v > 0 ? n_params / v : 1;
     v = ckr__mg_size(args, "ddp_bucket_size", 0);
@@ -57717,7 +57711,7 @@ static int64_t ckr__mg_bucket(const ckr_node *args, uint32_t dp, uint32_t pp, ui
 /* The layout that a run with these arguments makes. */
 static void ckr__mg_lay_run(ckr__mg_buffer *l, const ckr_node *args, uint32_t dp, uint32_t pp)
 {
-    const int64_t unit = ckr__mg_flag(args, "ddp_pad_buckets_for_high_nccl_busbw") ? 65536 : 128;
+    const int64_t unit = ckr__flag_at(args, "ddp_pad_buckets_for_high_nccl_busbw") ? 65536 : 128;
     for (l->divisor = dp ? dp : 1; l->divisor % unit;) l->divisor *= 2;
     l->bucket = ckr__mg_bucket(args, dp, pp, l->chunk, l->numel);
     ckr__mg_lay(l);
@@ -57803,32 +57797,25 @@ static ckr_result ckr__mg_optims(ckr__mg *r, ckr__mg_file *f, const ckr_node *n)
     return r->c->err->code;
 }
 
-/* 0: no bound of its own. */
-static double ckr__mg_num(const ckr_node *dict, const char *key, double none)
-{
-    double v;
-    return ckr_node_f64(ckr_node_get(dict, key), &v) ? v : none;
-}
-
 /* Is the group that of embedding and head with an LR of their own? Up to 0.15 it says so; later its
    bounds do, and, where they are those of the others, that it is not the default one. */
 static bool ckr__mg_decoupled(const ckr_node *args, const ckr_node *g)
 {
-    const double lr = ckr__mg_num(args, "decoupled_lr", -1), top = ckr__mg_num(g, "max_lr", -1);
+    const double lr = ckr__num_at(args, "decoupled_lr", -1), top = ckr__num_at(g, "max_lr", -1);
     const ckr_node *own = ckr_node_get(g, "default_config");
-    if (ckr__mg_flag(g, "is_decoupled_lr")) return true;
+    if (ckr__flag_at(g, "is_decoupled_lr")) return true;
     if (lr < 0 || !ckr__same(top, lr)) return false;
     return own && own->kind == CKR_NODE_BOOL ? !own->u.b
-                                             : !ckr__same(top, ckr__mg_num(args, "lr", -1));
+                                             : !ckr__same(top, ckr__num_at(args, "lr", -1));
 }
 
 /* The file's first group for a parameter of so many dimensions; CKR__MG_NONE: none. */
 static uint64_t ckr__mg_group_of(const ckr__mg *r, const ckr__mg_optim *o, const ckr__mg_item *t,
                                  uint32_t n_dims)
 {
-    const bool own_lr = ckr__mg_num(r->args, "decoupled_lr", -1) >= 0,
+    const bool own_lr = ckr__num_at(r->args, "decoupled_lr", -1) >= 0,
                expert = t->expert >= 0 && r->ep > 1,
-               norm = ckr__mg_flag(r->args, "apply_wd_to_qk_layernorm") &&
+               norm = ckr__flag_at(r->args, "apply_wd_to_qk_layernorm") &&
                       (strstr(t->name, "q_layernorm.") || strstr(t->name, "k_layernorm.")),
                plain = (n_dims <= 1 || ckr__path_ends(t->name, ".bias")) && !norm,
                ends = ckr__path_ends(t->name, "word_embeddings.weight") ||
@@ -57836,9 +57823,9 @@ static uint64_t ckr__mg_group_of(const ckr__mg *r, const ckr__mg_optim *o, const
     for (uint64_t i = 0; i < o->groups->count; i++) {
         const ckr_node *g = o->groups->u.items[i], *params = ckr_node_get(g, "params");
         if (ckr_node_is_list(params) && !params->count) continue;
-        if (plain != (ckr__mg_num(g, "wd_mult", ckr__mg_num(g, "pre_wd_mult", 1)) <= 0)) continue;
-        if (expert != ckr__mg_flag(g, "is_expert_parallel")) continue;
-        if (!own_lr && !ckr__mg_flag(g, "is_decoupled_lr")) return i;
+        if (plain != (ckr__num_at(g, "wd_mult", ckr__num_at(g, "pre_wd_mult", 1)) <= 0)) continue;
+        if (expert != ckr__flag_at(g, "is_expert_parallel")) continue;
+        if (!own_lr && !ckr__flag_at(g, "is_decoupled_lr")) return i;
         if (ends == ckr__mg_decoupled(r->args, g)) return i;
     }
     return CKR__MG_NONE;
@@ -58215,9 +58202,9 @@ static ckr_node *ckr__mg_schedule_params(ckr__mg *r, const ckr_node *d)
         if (n && n->kind != CKR_NODE_NONE && !ckr__has(p, alias[i][1]))
             ckr__node_set(r->c, p, alias[i][1], (ckr_node *)(uintptr_t)n);
     }
-    double warm = ckr__mg_num(p, "lr_warmup_steps", 0);
-    double total = ckr__mg_num(p, "lr_decay_steps", 0);
-    double fraction = ckr__mg_num(r->args, "lr_warmup_fraction", -1);
+    double warm = ckr__num_at(p, "lr_warmup_steps", 0);
+    double total = ckr__num_at(p, "lr_decay_steps", 0);
+    double fraction = ckr__num_at(r->args, "lr_warmup_fraction", -1);
     if (!ckr__whole(warm) && fraction >= 0 && ckr__same(ckr__rn(fraction * total), warm)) {
         ckr__node_set(r->c, p, "lr_warmup_fraction", ckr__make_float(r->c, fraction));
         ckr__node_set(r->c, p, "lr_warmup_steps", ckr__make_int(r->c, 0));
@@ -58242,7 +58229,7 @@ static ckr_result ckr__mg_schedule(ckr__mg *r)
     if (!bases || !hyper || !params) return ckr__oom(r->c);
     for (uint64_t i = 0; i < n; i++) {
         hyper[i] = r->s->groups[i].hyper;
-        bases[i] = ckr__mg_num(hyper[i], "max_lr", ckr__mg_num(params, "max_lr", 0));
+        bases[i] = ckr__num_at(hyper[i], "max_lr", ckr__num_at(params, "max_lr", 0));
     }
     ckr_result e = ckr__sched_build(r->c, "megatron", params, bases, n, &x);
     if (e == CKR_E_ARG) {
@@ -58259,7 +58246,7 @@ static ckr_result ckr__mg_schedule(ckr__mg *r)
     x->position = position;
     ckr__sched_lanes_from(r->c, x, hyper, n);
     for (uint64_t i = 0; i < n && i < x->n_lanes; i++)
-        x->lanes[i].anchor = ckr__mg_num(hyper[i], "lr", ckr__nan());
+        x->lanes[i].anchor = ckr__num_at(hyper[i], "lr", ckr__nan());
     r->s->schedules = x;
     r->s->n_schedules = 1;
     return x->opaque || !n ? CKR_OK : ckr__lr_drift(r->c, r->s, x);
@@ -58282,7 +58269,7 @@ static void ckr__mg_streams(ckr__mg *r, const ckr_node *list, uint32_t tp, uint3
 {
     uint64_t i = r->s->n_rng;
     for (uint64_t n = 0; ckr_node_is_list(list) && n < list->count; n++) {
-        const bool apart = ckr__mg_flag(r->args, "data_parallel_random_init");
+        const bool apart = ckr__flag_at(r->args, "data_parallel_random_init");
         ckr__rank_streams k = ckr__streams_in(r->c, r->s, ckr__mg_stream_keys,
                                               apart ? "dp,pp" : "pp");
         k.rank = ckr__mg_number(r, tp, pp, dp + (uint32_t)n * step);
@@ -58347,7 +58334,7 @@ static const ckr__mg_item *ckr__mg_sibling(const ckr__mg *r, const ckr__mg_item 
 static int64_t ckr__mg_query_groups(const ckr_node *args)
 {
     const int64_t heads = ckr__mg_size(args, "num_attention_heads", 0);
-    return ckr__mg_flag(args, "group_query_attention")
+    return ckr__flag_at(args, "group_query_attention")
                ? ckr__mg_size(args, "num_query_groups", heads)
                : heads;
 }
@@ -58360,7 +58347,7 @@ static void ckr__mg_fits_attention(ckr__mg *r, const ckr__mg_item *t)
                   heads = ckr__mg_size(r->args, "num_attention_heads", 0),
                   groups = ckr__mg_query_groups(r->args),
                   dim = ckr__mg_size(r->args, "kv_channels", heads ? hidden / heads : 0),
-                  gate = ckr__mg_flag(r->args, "attention_output_gate") ? 2 : 1;
+                  gate = ckr__flag_at(r->args, "attention_output_gate") ? 2 : 1;
     if (!heads || heads >= 1 << 24 || groups >= 1 << 24 || dim >= 1 << 24) return;
     if (proj && proj->n_dims == 2 && proj->shape[1] != heads * dim)
         ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_HEADS, proj->name,
@@ -58378,8 +58365,8 @@ static void ckr__mg_fits_mlp(ckr__mg *r, const ckr__mg_item *t)
     const ckr_node *said = ckr_node_get(r->args, "swiglu");
     const int64_t dense = ckr__mg_size(r->args, "ffn_hidden_size", 0);
     const bool shared = strstr(t->name, ".shared_experts.") != NULL,
-               flag = ckr__mg_flag(r->args, "swiglu") || ckr__mg_flag(r->args, "quick_geglu") ||
-                      ckr__mg_flag(r->args, "gated_linear_unit");
+               flag = ckr__flag_at(r->args, "swiglu") || ckr__flag_at(r->args, "quick_geglu") ||
+                      ckr__flag_at(r->args, "gated_linear_unit");
     const char *key = shared           ? "moe_shared_expert_intermediate_size"
                       : t->expert >= 0 ? "moe_ffn_hidden_size"
                                        : "ffn_hidden_size";
@@ -58719,8 +58706,8 @@ static ckr_result ckr__mg_dist_tensor(ckr__mg *r, const char *key, const char *s
 static bool ckr__mg_lay_stages(ckr__mg *r, int64_t head, int64_t tail, int64_t *counted)
 {
     const int64_t vp = r->vp, middle = (int64_t)r->pp - (head > 0) - (tail > 0);
-    const bool embedding = ckr__mg_flag(r->args, "account_for_embedding_in_pipeline_split"),
-               loss = ckr__mg_flag(r->args, "account_for_loss_in_pipeline_split");
+    const bool embedding = ckr__flag_at(r->args, "account_for_embedding_in_pipeline_split"),
+               loss = ckr__flag_at(r->args, "account_for_loss_in_pipeline_split");
     int64_t at = 0, count = r->layers - head - tail;
     if (r->pp > 1) count += (head ? 0 : embedding) + (tail ? 0 : loss);
     *counted = count;
@@ -59254,7 +59241,7 @@ static ckr_result ckr__mg_dist_open(ckr__mg *r)
     if (!r->common)
         return ckr__mg_missing(r, path, "neither this file nor the object common_state");
     if (ckr__mg_args_of(r, path, r->common, &r->args) != CKR_OK) return r->c->err->code;
-    r->tied = !ckr__mg_flag(r->args, "untie_embeddings_and_output_weights");
+    r->tied = !ckr__flag_at(r->args, "untie_embeddings_and_output_weights");
     r->layers = ckr__mg_layers_told(r);
     return ckr__mg_iteration(r, r->dir);
 }
@@ -59581,8 +59568,8 @@ static void ckr__mg_stages(ckr__mg_job *x)
     const ckr__mg *mg = x->mg;
     ckr__mg *to = &x->to;
     const int64_t n = (int64_t)to->pp * to->vp;
-    const bool more = n > 1 && (ckr__mg_flag(mg->args, "account_for_embedding_in_pipeline_split") ||
-                                ckr__mg_flag(mg->args, "account_for_loss_in_pipeline_split"));
+    const bool more = n > 1 && (ckr__flag_at(mg->args, "account_for_embedding_in_pipeline_split") ||
+                                ckr__flag_at(mg->args, "account_for_loss_in_pipeline_split"));
     int64_t total;
     if ((to->pp == mg->pp && to->vp == mg->vp) ||
         (ckr__mg_lay_stages(to, 0, 0, &total) && total / n >= 1 + more))
@@ -59786,8 +59773,8 @@ static void ckr__mg_classes(ckr__mg_job *x)
     at.c = x->c;
     for (uint64_t i = 0; i < x->s->n_groups && !ckr__failed(x->c); i++) {
         const ckr_node *g = x->s->groups[i].raw;
-        const char *text = ckr__printf(x->c, "%.17g|%.17g", ckr__mg_num(g, "max_lr", -1),
-                                       ckr__mg_num(g, "min_lr", -1));
+        const char *text = ckr__printf(x->c, "%.17g|%.17g", ckr__num_at(g, "max_lr", -1),
+                                       ckr__num_at(g, "min_lr", -1));
         text = ckr__mg_key_text(x->c, text, g, CKR__MG_CLASS);
         if (!text) break;
         if (ckr__map_find(&at, text, strlen(text), &of[i])) continue;
@@ -59819,8 +59806,8 @@ static uint64_t *ckr__mg_group_order(ckr__mg_job *x, const ckr__mg_member *m, ui
     for (int pass = 0; sorted && pass < 3; pass++)
         for (k = 0; k < x->n_klass; k++) {
             const ckr_node *g = x->klass[k]->raw;
-            const int rank = ckr__mg_num(g, "wd_mult", 1) <= 0      ? 2
-                             : ckr__mg_flag(g, "is_decoupled_lr") ? 1
+            const int rank = ckr__num_at(g, "wd_mult", 1) <= 0      ? 2
+                             : ckr__flag_at(g, "is_decoupled_lr") ? 1
                                                                    : 0;
             for (i = 0; i < n && m[i].group != k; i++) {}
             if (used[k] || (anew && rank > pass) || (i == n && !all)) continue;
@@ -60001,7 +59988,7 @@ static ckr_node *ckr__mg_flat_node(ckr__mg_job *x, const ckr__mg_file *k, int wh
 {
     ckr__ctx *c = x->c;
     const ckr_node *fp32 = ckr_node_get(x->args, "accumulate_allreduce_grads_in_fp32");
-    const bool low = ckr__mg_flag(x->args, "grad_reduce_in_bf16") ||
+    const bool low = ckr__flag_at(x->args, "grad_reduce_in_bf16") ||
                      (x->half && fp32 && !(fp32->kind == CKR_NODE_BOOL && fp32->u.b));
     ckr_node *root = ckr__make(c, CKR_NODE_DICT);
     uint64_t n;
@@ -60063,7 +60050,7 @@ static void ckr__mg_lengths(ckr__mg_job *x, ckr_schedule *h)
 {
     ckr__curve_nums *k = &x->curve->k;
     const ckr_node *args = x->mg->args;
-    double fraction = ckr__mg_num(args, "lr_warmup_fraction", -1);
+    double fraction = ckr__num_at(args, "lr_warmup_fraction", -1);
     bool longer = false;
     x->samples = ckr__mg_size(args, "train_samples", 0) > 0;
     x->unit = x->samples ? 1 : h->rate;
@@ -60106,10 +60093,10 @@ static uint64_t ckr__mg_lane(const ckr__mg_job *x, const ckr_schedule *h, bool d
 static double ckr__mg_arg_steps(const ckr__mg_job *x, const char *iters, const char *samples)
 {
     const ckr_node *args = x->mg->args;
-    const double gbs = ckr__mg_num(args, "global_batch_size", ckr__nan());
+    const double gbs = ckr__num_at(args, "global_batch_size", ckr__nan());
     return ckr__mg_size(args, "train_samples", 0) > 0
-               ? ckr__mg_num(args, samples, ckr__nan())
-               : ckr__mg_num(args, iters, ckr__nan()) * gbs;
+               ? ckr__num_at(args, samples, ckr__nan())
+               : ckr__num_at(args, iters, ckr__nan()) * gbs;
 }
 
 /* What differs between groups, scheduler and arguments of the saved run, as text; NULL: nothing.
@@ -60119,18 +60106,18 @@ static const char *ckr__mg_apart(const ckr__mg_job *x, const ckr_schedule *now)
 {
     const ckr_node *args = x->mg->args, *d = ckr_node_get(x->mg->root, "opt_param_scheduler");
     const ckr__group_lane *l = &now->lanes[ckr__mg_lane(x, now, false)];
-    const double fraction = ckr__mg_num(args, "lr_warmup_fraction", ckr__nan()),
-                 total = ckr__mg_num(d, "lr_decay_steps", ckr__nan()), no = ckr__nan();
+    const double fraction = ckr__num_at(args, "lr_warmup_fraction", ckr__nan()),
+                 total = ckr__num_at(d, "lr_decay_steps", ckr__nan()), no = ckr__nan();
     const struct { const char *name; double group, state, arg; } rows[] = {
-        { "lr", l->max, ckr__mg_num(d, "max_lr", no), ckr__mg_num(args, "lr", no) },
-        { "min_lr", l->min, ckr__mg_num(d, "min_lr", no), ckr__mg_num(args, "min_lr", no) },
+        { "lr", l->max, ckr__num_at(d, "max_lr", no), ckr__num_at(args, "lr", no) },
+        { "min_lr", l->min, ckr__num_at(d, "min_lr", no), ckr__num_at(args, "min_lr", no) },
         { "lr_decay_steps", no, total,
           ckr__mg_arg_steps(x, "lr_decay_iters", "lr_decay_samples") },
-        { "lr_warmup_steps", no, ckr__mg_num(d, "lr_warmup_steps", no),
+        { "lr_warmup_steps", no, ckr__num_at(d, "lr_warmup_steps", no),
           fraction == fraction ? ckr__rn(fraction * total)
                                : ckr__mg_arg_steps(x, "lr_warmup_iters", "lr_warmup_samples") },
-        { "end_wd", no, ckr__mg_num(d, "end_wd", no), ckr__mg_num(args, "end_weight_decay", no) },
-        { "wd_incr_steps", no, ckr__mg_num(d, "wd_incr_steps", no),
+        { "end_wd", no, ckr__num_at(d, "end_wd", no), ckr__num_at(args, "end_weight_decay", no) },
+        { "wd_incr_steps", no, ckr__num_at(d, "wd_incr_steps", no),
           ckr__mg_arg_steps(x, "train_iters", "train_samples") }
     };
     const ckr_node *a = ckr_node_get(d, "lr_decay_style"),
@@ -60334,7 +60321,7 @@ static void ckr__mg_settings(ckr__mg_job *x, bool say)
     const ckr_dtype as = x->t->dtype;
     const bool cast = as != CKR_DTYPE_NONE, again = (x->t->without & CKR_PROGRESS) != 0,
                reshard = to->dist && to->zero,
-               cut = !to->dist && to->zero && ckr__mg_flag(mg->args, "overlap_grad_reduce");
+               cut = !to->dist && to->zero && ckr__flag_at(mg->args, "overlap_grad_reduce");
     ckr_node *none = ckr__make(c, CKR_NODE_NONE), *yes = ckr__make_bool(c, true),
              *no = ckr__make_bool(c, false), *zero = again ? ckr__make_int(c, 0) : NULL,
              *format = ckr__make_str(c, to->dist == mg->dist ? NULL
@@ -60367,7 +60354,7 @@ static void ckr__mg_settings(ckr__mg_job *x, bool say)
         { "padded-vocab-size", x->padded ? ckr__make_int(c, x->padded) : NULL,
           x->padded != x->s->padded_vocab ? MUST : ARG, NULL },
         { "sequence-parallel",
-          to->tp == 1 && ckr__mg_flag(mg->args, "sequence_parallel") ? no : NULL, MUST, NULL },
+          to->tp == 1 && ckr__flag_at(mg->args, "sequence_parallel") ? no : NULL, MUST, NULL },
         { "virtual-pipeline-model-parallel-size",
           chunk && to->vp > 1 ? ckr__make_int(c, to->vp) : chunk,
           to->vp > 1 ? MUST : ARG, NULL },
@@ -60671,7 +60658,7 @@ static void ckr__mg_dist_emit(ckr__mg_job *x)
     const ckr_node *args = x->mg->args, *freq = ckr_node_get(args, "moe_layer_freq");
     int64_t v = 1;
     x->keys.c = x->c;
-    x->numbered = ckr__mg_flag(args, "hetereogenous_dist_checkpoint") ||
+    x->numbered = ckr__flag_at(args, "hetereogenous_dist_checkpoint") ||
                  (freq && freq->kind != CKR_NODE_NONE && !(ckr_node_i64(freq, &v) && v <= 1));
     ckr__dcp_out_init(&x->w, x->c, x->out, x->to.tp * x->to.pp * x->to.dp * x->to.cp,
                       ckr__printf(x->c, "%s/", x->step));
@@ -60714,7 +60701,7 @@ static void ckr__mg_say_files(ckr__mg_job *x)
         ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "files", (int64_t)n, 0,
                      "files beside the ranks' directories are not written", NULL);
     if (x->to.dist || !x->to.zero || !x->optimizer) return;
-    if (ckr__mg_flag(x->args, "overlap_grad_reduce"))
+    if (ckr__flag_at(x->args, "overlap_grad_reduce"))
         ckr__sprint(now, sizeof now, "%lld",
                     (long long)ckr__mg_bucket(x->args, x->to.dp * x->to.cp, 0, 0, 1));
     ckr__say(x->c, "CKR_MEGATRON_BUCKETS", CKR_EXACT, "distrib_optim.pt", NULL, now,
@@ -60849,7 +60836,7 @@ static void ckr__mg_allowed_version(ckr__mg_job *x)
         ckr__say(x->c, "CKR_E_MEGATRON_VERSION", CKR_ERROR, rows[i].what,
                  x->to.dist ? "torch_dist" : "torch", ckr__option(x->t, "to_version"),
                  rows[i].why, rows[i].how);
-    if (optimizer && ckr__mg_num(x->mg->args, "decoupled_lr", -1) >= 0)
+    if (optimizer && ckr__num_at(x->mg->args, "decoupled_lr", -1) >= 0)
         ckr__say(x->c, "CKR_MEGATRON_DECOUPLED",
                  x->version >= 16 && x->version < 19 ? CKR_ERROR : CKR_CHANGED, "decoupled LR",
                  NULL, ckr__option(x->t, "to_version"),
@@ -61165,21 +61152,21 @@ static void ckr__mg_adopt_groups(ckr__mg_adopt *a, const ckr_schedule *x)
             ckr__gpt_misfit(&a->g, "groups", "Megatron-LM has one weight decay and one set of "
                             "betas for all matrices", "--like FILE with such groups");
         ckr__mg_adopt_members(a, was, true, &vectors, matrices ? more : i);
-        if (vectors.n_params && ckr__mg_num(was->hyper, "weight_decay", 0) > 0) decayed = decay;
+        if (vectors.n_params && ckr__num_at(was->hyper, "weight_decay", 0) > 0) decayed = decay;
         if (!matrices) all[i] = vectors;
         else if (vectors.n_params) all[more++] = vectors;
         ckr__mg_adopt_group(a, &all[i], l, !matrices);
         if (matrices && vectors.n_params) ckr__mg_adopt_group(a, &all[more - 1], l, true);
     }
     if (first && ckr__gpt_off(ckr_node_get(first, "decoupled_weight_decay")) &&
-        ckr__mg_num(first, "weight_decay", 0) > 0)
+        ckr__num_at(first, "weight_decay", 0) > 0)
         ckr__say(a->c, "CKR_MEGATRON_DECAY", CKR_APPROX, "weight_decay", "of the gradient",
                  "of the weights", "Megatron-LM's Adam is AdamW", NULL);
     if (first && !(ckr_node_get(first, "weight_decay") &&
                    (ckr_node_get(first, "betas") || a->g.beta2 > 0)))
         ckr__say(a->c, "CKR_MEGATRON_DEFAULTS", CKR_APPROX, "betas and weight decay", NULL,
                  ckr__printf(a->c, "(0.9, %g) and %g", a->g.beta2 > 0 ? a->g.beta2 : 0.999,
-                             ckr__mg_num(first, "weight_decay", 0)),
+                             ckr__num_at(first, "weight_decay", 0)),
                  "the source's groups do not record all of these; the defaults are used",
                  "--like FILE with such groups");
     if (decayed)
@@ -61236,7 +61223,7 @@ static ckr_schedule *ckr__mg_adopt_schedule(ckr__mg_adopt *a, const ckr_schedule
     ckr__curve *v = x && !x->opaque ? ckr__curve_own(a->c, x) : NULL;
     if (!v || v->kind != CKR__CV_MEGATRON || (v->flags & CKR__CF_WD)) return x;
     for (uint64_t i = 0; i < a->own->n_groups && !(wd > 0); i++)
-        wd = ckr__mg_num(a->own->groups[i].hyper, "weight_decay", 0);
+        wd = ckr__num_at(a->own->groups[i].hyper, "weight_decay", 0);
     for (uint64_t i = 0; i < x->n_lanes; i++) x->lanes[i].start_wd = x->lanes[i].end_wd = wd;
     v->wd_shape = CKR__SH_CONST;
     v->flags |= CKR__CF_WD;
@@ -61325,9 +61312,9 @@ static void ckr__mg_gpt(ckr__gpt *g)
     const ckr_node *args = ((const ckr__mg *)ckr__kept_data(g->s))->args;
     g->heads = ckr__mg_size(args, "num_attention_heads", 0);
     g->kv_heads = ckr__mg_query_groups(args);
-    g->interleaved = ckr__mg_flag(args, "rotary_interleaved");
-    g->epsilon = ckr__mg_num(args, "layernorm_epsilon", 0);
-    g->rope_base = ckr__mg_num(args, "rotary_base", 0);
+    g->interleaved = ckr__flag_at(args, "rotary_interleaved");
+    g->epsilon = ckr__num_at(args, "layernorm_epsilon", 0);
+    g->rope_base = ckr__num_at(args, "rotary_base", 0);
 }
 
 /* `clean`: not after anything was refused. */
