@@ -1420,6 +1420,7 @@ typedef struct ckr_dialect_facts {
     const char *name;
     const char *variants;      /* its layouts, NULL: it has one                        */
     const char *options;       /* of ckr_option, ckr_target that it has a use for; NULL: none */
+    bool        writes;        /* false: its files can be read only                    */
 } ckr_dialect_facts;
 CKR_API bool ckr_schedule_form_at(size_t i, ckr_schedule_form *out);
 CKR_API bool ckr_dialect_at(size_t i, ckr_dialect_facts *out);
@@ -16231,7 +16232,7 @@ typedef struct ckr__skind {
 #define CKR__SK_HF "num_warmup_steps:i! num_training_steps:i! lr:v"
 #define CKR__SK_HF_SET \
     "lr=lr warmup_steps=num_warmup_steps total_steps=num_training_steps decay_style=@"
-#define CKR__SK_VERL "lr_warmup_steps:i lr_warmup_steps_ratio:f total_training_steps:i lr:v"
+#define CKR__SK_VERL "lr_warmup_steps:i lr_warmup_steps_ratio:f total_training_steps:i"
 #define CKR__SK_DS "warmup_min_lr:v warmup_max_lr:v warmup_num_steps:i warmup_type:s lr:v"
 
 #define CKR__SK_LLMC                                                                              \
@@ -16290,10 +16291,10 @@ static const ckr__skind ckr__skinds[] = {
       "" },
     { "diffusers", "piecewise_constant", CKR__CV_TABLE, 0,
       "step_rules:s! num_warmup_steps:i num_training_steps:i lr:v", "lr=lr decay_style=@" },
-    { "verl", "constant", CKR__CV_HF, CKR__SH_CONST, CKR__SK_VERL,
+    { "verl", "constant", CKR__CV_HF, CKR__SH_CONST, CKR__SK_VERL " lr:v",
       "lr=lr warmup_steps=lr_warmup_steps decay_style=@" },
     { "verl", "cosine", CKR__CV_HF, CKR__SH_VERL,
-      CKR__SK_VERL " min_lr_ratio:f num_cycles:f init_lr_ratio:f zero_indexed_step:b",
+      CKR__SK_VERL "! lr:v min_lr_ratio:f num_cycles:f init_lr_ratio:f zero_indexed_step:b",
       "lr=lr min_lr=/min_lr_ratio warmup_steps=lr_warmup_steps "
       "total_steps=total_training_steps decay_style=@" },
     { "deepspeed", "WarmupLR", CKR__CV_DS_WARMUP, 0, CKR__SK_DS,
@@ -25163,7 +25164,8 @@ typedef struct ckr__dialect {
     bool (*holds_fn)(void *user, ckr_rng_kind kind, const char *name, uint32_t rank);
     /* Describes the target's files. `c` is the plan's context: its arena holds what is made here,
        its error is for failures (memory, contract). What policy or arithmetic forbids is a note of
-       severity CKR_ERROR, after which the result may be incomplete; nothing is written then. */
+       severity CKR_ERROR, after which the result may be incomplete; nothing is written then. NULL:
+       its files are only read. */
     ckr_result (*emit_fn)(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out);
     const ckr__as_file *as_file;       /* of what read_fn fills; NULL: nothing special     */
     /* A file of its own format, open as `file`, as a tree; *root NULL: another's. NULL: none. */
@@ -25197,7 +25199,7 @@ static const char *ckr__kept_as(const ckr_state *s)
 }
 
 static const ckr__schedules *ckr__schedules_of(const char *kind);
-static ckr_result ckr__dialect_unknown(ckr__ctx *c, const char *name);
+static ckr_result ckr__dialect_unknown(ckr__ctx *c, const char *name, bool target);
 static ckr_result ckr__dialect_variant(ckr__ctx *c, const ckr__dialect *d, const char *variant);
 static ckr_result ckr__dialect_takes(ckr__ctx *c, const ckr__dialect *d, const ckr_target *t);
 
@@ -32582,6 +32584,11 @@ static ckr_result ckr__plan_emit(ckr_plan *p, const ckr__dialect *d)
     const ckr_state *s = &p->state;
     ckr_state *given = CKR__NEW(&p->ctx, ckr_state);
     ckr__map names = { &p->ctx, NULL, 0, 0 };
+    if (!d->emit_fn)
+        return ckr__refuse(&p->ctx, CKR_ITEM_TRAINER_SOURCE, d->name,
+                           "files of this kind can be read but not written",
+                           "--to dcp, which torch loads in a run of any size, --to torch or --to "
+                           "safetensors");
     p->out.slots = ckr__keeps_run(&p->src->state, d->takes, &p->target);
     if (ckr__plan_leaves(s, d) && ckr_node_get(s->carried, "gpt"))
         s = ckr__gpt_back(&p->ctx, &p->out, s, &p->target);
@@ -32730,7 +32737,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     r = ckr__plan_window(p, max_bytes);
     if (r == CKR_OK) r = ckr__options_check(&p->ctx, &p->target);
     if (r == CKR_OK && ckr__option(&p->target, "data")) r = ckr__plan_data(p);
-    if (r == CKR_OK && !d) r = ckr__dialect_unknown(&p->ctx, p->target.dialect);
+    if (r == CKR_OK && !d) r = ckr__dialect_unknown(&p->ctx, p->target.dialect, true);
     if (r == CKR_OK)
         r = ckr__dialect_variant(&p->ctx, ckr__plan_engine(&src->state, d), p->target.variant);
     if (r == CKR_OK && !decisions_only) r = ckr__dialect_takes(&p->ctx, d, &p->target);
@@ -46086,16 +46093,8 @@ static ckr_result ckr__tr_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     return c->err->code;
 }
 
-static ckr_result ckr__tr_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
-{
-    (void)s, (void)t, (void)out;
-    return ckr__refuse(c, CKR_ITEM_TRAINER_SOURCE, "torch_ranks",
-                       "per-rank files of this kind can be read but not written",
-                       "--to dcp, which torch loads in a run of any size, or --to torch");
-}
-
 static const ckr__dialect ckr__torch_ranks = {
-    "torch_ranks", NULL, ckr__tr_probe, NULL, ckr__tr_read, NULL, ckr__tr_emit, NULL, NULL, NULL,
+    "torch_ranks", NULL, ckr__tr_probe, NULL, ckr__tr_read, NULL, NULL, NULL, NULL, NULL,
     NULL, NULL, NULL, NULL, false, NULL
 };
 
@@ -46173,16 +46172,8 @@ static ckr_result ckr__tn_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     return r;
 }
 
-static ckr_result ckr__tn_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
-{
-    (void)s, (void)t, (void)out;
-    return ckr__refuse(c, CKR_ITEM_TRAINER_SOURCE, "torchtune",
-                       "a recipe's directory can be read but not written",
-                       "--to torch or --to safetensors");
-}
-
 static const ckr__dialect ckr__torchtune = {
-    "torchtune", NULL, ckr__tn_probe, NULL, ckr__tn_read, NULL, ckr__tn_emit, NULL, NULL, NULL,
+    "torchtune", NULL, ckr__tn_probe, NULL, ckr__tn_read, NULL, NULL, NULL, NULL, NULL,
     NULL, NULL, NULL, NULL, false, NULL
 };
 
@@ -61959,7 +61950,8 @@ CKR_API bool ckr_dialect_at(size_t i, ckr_dialect_facts *out)
     const bool is = i < sizeof ckr__dialects / sizeof *ckr__dialects;
     const ckr_dialect_facts facts = { is ? ckr__dialects[i]->name : NULL,
                                       is ? ckr__dialects[i]->variants : NULL,
-                                      is ? ckr__dialects[i]->takes : NULL };
+                                      is ? ckr__dialects[i]->takes : NULL,
+                                      is && ckr__dialects[i]->emit_fn };
     if (out) *out = facts;
     return is;
 }
@@ -62003,14 +61995,15 @@ static ckr_result ckr__dialect_probe(ckr__ctx *c, const ckr__dialect *d, const c
                    : d->probe_fn(c, path, dir, mine);
 }
 
-static ckr_result ckr__dialect_unknown(ckr__ctx *c, const char *name)
+static ckr_result ckr__dialect_unknown(ckr__ctx *c, const char *name, bool target)
 {
     ckr_result r = ckr__fail(c->err, CKR_ITEM_DIALECT_UNKNOWN, NULL, CKR_NO_OFFSET, name, NULL);
     size_t n = 0;
     char known[192];
     for (size_t i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && n < sizeof known; i++)
-        n += (size_t)ckr__sprint(known + n, sizeof known - n, "%s%s", i ? ", " : "take one of ",
-                                 ckr__dialects[i]->name);
+        if (!target || ckr__dialects[i]->emit_fn)
+            n += (size_t)ckr__sprint(known + n, sizeof known - n, "%s%s",
+                                     n ? ", " : "take one of ", ckr__dialects[i]->name);
     return ckr__remedy(c->err, r, known);
 }
 
@@ -62134,7 +62127,7 @@ static ckr_result ckr__recognise(ckr__ctx *c, const char *path, const char *name
         return ckr__fail(c->err, CKR_ITEM_PATH_NOT_FOUND, path, CKR_NO_OFFSET, NULL, NULL);
     if (name) {
         *d = ckr__dialect_find(name);
-        if (!*d) return ckr__dialect_unknown(c, name);
+        if (!*d) return ckr__dialect_unknown(c, name, false);
         return ckr__dialect_probe(c, *d, path, dir, &mine);
     }
     for (size_t i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && r == CKR_OK && !mine;

@@ -70,7 +70,7 @@ static void words(void)
         { "inspect " CKPT " --format gguf", "safetensors torch_zip" },
         { "inspect " CKPT " --tp 2", "no flag of inspect but of: plan, convert, lr, rng" },
         { "lr " CKPT " --to megatroon", "megatron" },
-        { "plan " CKPT " --to lit", "safetensors, torch_ranks, torch\n" },
+        { "plan " CKPT " --to lit", "dcp, safetensors, torch\n" },
         { "rng " CKPT " --seed 3", "--rng reseed" },
         { "inspect", "an argument is missing" }
     };
@@ -102,8 +102,11 @@ static void help(void)
     says("help plan", 0, "Topology of the coming run:\n  --to DIALECT");
     says("plan --help", 0, "Random streams:\n  --rng POLICY");
     says("help lr", 0, "--to DIALECT|STEP");
+    says("help schedules", 0, "total_training_steps:i! lr:v\n");
     says("help schedules", 0, "\ntorch:\n  StepLR             step_size:i! gamma:f");
     says("help dialects", 0, "layouts: torch torch_dist; --vpp");
+    says("help dialects", 0, "torchtune          read only\n");
+    says("help dialects", 0, "torch_ranks        read only\n");
     says("help modes", 0, "recover");
     says("help files", 0, "{\"groups\": [{\"params\"");
     CHECK(run("help convert --json") == 0 && !strncmp(said, "{\"version\":", 11));
@@ -309,6 +312,8 @@ static void bash(void)
     offers("ckptresume plan --mode r", "recover ");
     offers("ckptresume plan --mode = t", "transfer ");
     offers("ckptresume --to nano", "nanotron ");
+    offers("ckptresume plan ckpt --to torcht", "torchtitan ");
+    offers("ckptresume plan ckpt --dialect torchtu", "torchtune ");
     offers("ckptresume lr ckpt --to megatron --lr-p", "--lr-policy ");
     offers("ckptresume plan ckpt --lr-policy sp", "splice ");
     offers("ckptresume convert a b --dtype bfl", "bfloat16 ");

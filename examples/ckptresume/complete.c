@@ -2,7 +2,7 @@
 
 #include "tool.h"
 
-/* The words that a flag takes: of its row, or the frameworks of the library. */
+/* The words that a flag takes: of its row, or the library's frameworks; a target is written. */
 static void complete_words(text *t, const option *o)
 {
     ckr_dialect_facts f;
@@ -11,7 +11,8 @@ static void complete_words(text *t, const option *o)
         text_str(t, option_words(o));
         return;
     }
-    for (i = 0; ckr_dialect_at(i, &f); i++) text_fmt(t, i ? " %s" : "%s", f.name);
+    for (i = 0; ckr_dialect_at(i, &f); i++)
+        if (f.writes || !strcmp(o->name, "dialect")) text_fmt(t, i ? " %s" : "%s", f.name);
 }
 
 static bool complete_has_words(const option *o)

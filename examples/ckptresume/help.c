@@ -202,7 +202,7 @@ static void topic_dialects(const doc *d)
     size_t i;
     doc_para(d, "What --to and --dialect take, with the layouts that --variant chooses from and "
              "the flags that single ones have a use for. The first that knows the files of a "
-             "checkpoint has written it.");
+             "checkpoint has written it; those that can be read only are for --dialect.");
     for (i = 0; ckr_dialect_at(i, &f); i++) {
         const char *s = f.options ? f.options : "";
         text line;
@@ -217,7 +217,7 @@ static void topic_dialects(const doc *d)
             if (flag) text_fmt(&line, "%s%s", line.n ? "; " : "", flag);
             s += n;
         }
-        if (!line.n) text_str(&line, "one layout");
+        if (!line.n) text_str(&line, f.writes ? "one layout" : "read only");
         text_put(&line, "", 1);
         doc_item(d, 21, f.name, line.data ? line.data : "");
         text_free(&line);
