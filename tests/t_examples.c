@@ -215,6 +215,14 @@ static void tool_settings(void)
     CHECK_INT(shell("%s %s/told > /dev/null && cat %s/told && ! ls %s/*.partial 2> /dev/null",
                     call, tmp, tmp, tmp), 0);
     CHECK(strstr(said, "micro_batch_size") != NULL);
+    /* as OUT, it is replaced by --force only: refused, nothing is written */
+    CHECK_INT(shell("cd %s && rm -r out && echo mine > told", tmp), 0);
+    CHECK_INT(shell("%s %s/told 2>&1", call, tmp), 1);
+    CHECK(strstr(said, "CKR_E_OUTPUT_EXISTS") && strstr(said, "told") && strstr(said, "--force"));
+    CHECK_INT(shell("! ls %s/out 2> /dev/null && cat %s/told", tmp, tmp), 0);
+    CHECK_STR(said, "mine\n");
+    CHECK_INT(shell("%s %s/told --force && cat %s/told", call, tmp, tmp), 0);
+    CHECK(strstr(said, "micro_batch_size") != NULL);
     CHECK_INT(shell("cd %s && rm -r in out link told", tmp), 0);
 }
 
@@ -227,7 +235,7 @@ static void tool_settings_pasted(void)
                     tool, tmp, tmp, tmp), 0);
     CHECK(strstr(said, "/a$HOME `b's\n--checkpoint.load_step=10\n") != NULL);
     CHECK_INT(shell("%s plan tests/data/deepspeed/robin/ckpt --dp 1 --without schedule,rng "
-                    "--settings %s/told > /dev/null && cat %s/told", tool, tmp, tmp), 0);
+                    "--force --settings %s/told > /dev/null && cat %s/told", tool, tmp, tmp), 0);
     CHECK(strstr(said, "ds_config = {\"train_micro_batch_size_per_gpu\": 24}\n") != NULL);
     CHECK(strstr(said, "load_checkpoint(load_lr_scheduler_states=False)\n") != NULL);
     CHECK_INT(shell("cd %s && rm -r a* told", tmp), 0);
@@ -253,7 +261,7 @@ static void tool_settings_folder(void)
     CHECK_INT(shell("mkdir -p %s/one", tmp), 0);
     for (i = 0; i < sizeof x / sizeof *x; i++) {
         CHECK_INT(shell("cd %s && %s convert %s/tests/data/dcp/tt_single %s %s --settings told "
-                        "> log && cat told", tmp, exe, here, x[i].out, x[i].options), 0);
+                        "> log && cat told && rm told", tmp, exe, here, x[i].out, x[i].options), 0);
         snprintf(want, sizeof want, "--checkpoint.%s=", x[i].key);
         CHECK(strstr(said, want) != NULL);
         snprintf(want, sizeof want, "%s%s", strrchr(tmp, '/'), x[i].dir);

@@ -113,7 +113,7 @@ const option all_options[] = {
       VERB_TARGET | VERB_EXPORT, NULL,
       "safetensors: a directory of files no larger, and model.safetensors.index.json: 5GB, 512M" },
     { "force", NULL, KIND_SWITCH, GROUP_OUTPUT, AT(target.force), VERB_TARGET | VERB_EXPORT, NULL,
-      "the output may exist: it is replaced" },
+      "the output, and FILE of --settings, may exist: it is replaced" },
     { "settings", "FILE", KIND_FILE, GROUP_OUTPUT, AT(settings), VERB_TARGET, NULL,
       "what the coming run must be started with, into FILE" },
     { "tensors", "[PATTERN]", KIND_PATTERN, GROUP_OUTPUT, AT(pattern), VERB_INSPECT, NULL,

@@ -371,10 +371,13 @@ static bool path_within(const char *file, const char *path)
     return in;
 }
 
-static bool path_regular(const char *path)
+/* Is there something? *regular: a file, or nothing. */
+static bool path_there(const char *path, bool *regular)
 {
     struct stat at;
-    return stat(path, &at) != 0 || (at.st_mode & S_IFMT) == S_IFREG;
+    const bool there = stat(path, &at) == 0;
+    *regular = !there || (at.st_mode & S_IFMT) == S_IFREG;
+    return there;
 }
 
 /* Neither an input nor the output is overwritten. */
@@ -408,27 +411,40 @@ static void settings_end(settings_file *f)
     free(f->temp);
 }
 
+static bool settings_refuse(job *j, outcome *o, ckr_result code, ckr_item item, const char *why,
+                            const char *remedy)
+{
+    error_set(&j->err, code, item, NULL);
+    snprintf(j->err.file, sizeof j->err.file, "%.250s", j->o.settings);
+    snprintf(j->err.text, sizeof j->err.text, "%s", why);
+    snprintf(j->err.remedy, sizeof j->err.remedy, "%s", remedy);
+    outcome_refuse(j, o);
+    return false;
+}
+
 /* Before anything else is written, so that nothing is where this fails. */
 static bool settings_write(job *j, outcome *o, settings_file *to)
 {
     text t;
     FILE *f;
-    bool ok;
+    bool ok, regular;
+    char why[200];
     if (!to->path || o->refused) return true;
+    if (path_there(to->path, &regular) && regular && !j->o.target.force)
+        return settings_refuse(j, o, CKR_E_REFUSED, CKR_ITEM_OUTPUT_EXISTS,
+                               "the file of --settings exists",
+                               "--force replaces it, as it does OUT");
     memset(&t, 0, sizeof t);
     ok = settings_text(&t, o->facts, o->path, false) && !t.failed;
-    to->made = path_regular(to->path);
+    to->made = regular;
     f = ok ? file_open(to->made ? to->temp : to->path, "wb") : NULL;
     ok = f && fwrite(t.data ? t.data : "", 1, t.n, f) == t.n;
     if (f && fclose(f) != 0) ok = false;
     text_free(&t);
     if (ok) return true;
-    error_set(&j->err, CKR_E_IO, CKR_ITEM_IO_WRITE, NULL);
-    snprintf(j->err.file, sizeof j->err.file, "%.250s", j->o.settings);
-    snprintf(j->err.text, sizeof j->err.text, "--settings cannot be written: %s", strerror(errno));
-    snprintf(j->err.remedy, sizeof j->err.remedy, "give a file in a directory that is writable");
-    outcome_refuse(j, o);
-    return false;
+    snprintf(why, sizeof why, "--settings cannot be written: %s", strerror(errno));
+    return settings_refuse(j, o, CKR_E_IO, CKR_ITEM_IO_WRITE, why,
+                           "give a file in a directory that is writable");
 }
 
 static int settings_place_file(job *j, const outcome *o, settings_file *f)
