@@ -62287,7 +62287,7 @@ static ckr_result ckr__side_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *
     if (!curve || (old && !old->opaque && strcmp(old->clock, "tick") != 0 && !s->_kept->run))
         return CKR_OK;
     ckr_result r = ckr__sched_from_node(c, curve, &x);
-    if (r == CKR_OK && old && old->unclocked && !x->every) return CKR_OK;
+    if (r == CKR_OK && old && old->unclocked && !x->every && !s->_kept->run) return CKR_OK;
     if (r == CKR_OK && old && !old->opaque) r = ckr__side_agrees(c, s, old, x, &history);
     if (r != CKR_OK || (old && !old->opaque && !history)) return r;
     if (!history && old && !strcmp(old->clock, "tick") && !ckr__same(x->rate, old->rate)) {

@@ -446,8 +446,7 @@ static void bits_of(const char *curve, int form, int k, int64_t at)
         if (next && CHECK(ckr_ckpt_schedule(next, 0) != NULL))
             CHECK_OK(ckr_schedule_values(ckr_ckpt_schedule(next, 0), CKR_COLUMN_LR, 1, LAST, have,
                                          NULL, &e), &e);
-        /* a warm-up from 0 before a linear decay torch's file does not tell: its LR is not known */
-        for (int u = (int)at; next && u < LAST && have[u] == have[u]; u++)
+        for (int u = (int)at; next && u < LAST; u++)
             if (!CHECK_AT(have[u] == want[u], "%s, %s, decision %d at %d, update %d: %.17g, not "
                           "%.17g", forms[form].name, curve, k, (int)at, u + 1, have[u],
                           want[u])) break;
