@@ -41728,6 +41728,22 @@ static void ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *m, con
                       strlen(text));
 }
 
+/* The SFT trainer's places in the data, one for each data rank. */
+static void ckr__verl_places(const ckr__verl_save *x)
+{
+    const uint32_t was = x->s->topology.dp;
+    bool any = false;
+    for (uint64_t i = 0; i < x->from->loose.n; i++)
+        any |= ckr__name_in("data_*.pt", x->from->loose.rel[i]);
+    if (any && was != x->ranks)
+        ckr__say_int(x->c, "CKR_W_DATA_POSITION", x->ranks > was ? CKR_LOST : CKR_APPROX,
+                     "data_{rank}.pt", was, x->ranks,
+                     "each data rank of the SFT trainer has a place of its own in the data; they "
+                     "are written unchanged: a rank that is new takes the data from their "
+                     "beginning, the others go on where the former ranks of their numbers were",
+                     NULL);
+}
+
 static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                                  ckr__out *out)
 {
@@ -41763,6 +41779,7 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
     }
     for (uint32_t i = 0; from && i < from->n_models && !ckr__failed(c); i++)
         ckr__verl_put_model(&x, &from->models[i], from->models[i].fsdp.head, i == 0);
+    if (from && !ckr__failed(c)) ckr__verl_places(&x);
     if (from && !ckr__failed(c)) ckr__loose_put(out, &from->loose, from->dir, x.dir);
     if (ckr__failed(c) || !*x.dir) return c->err->code;
     ckr__require(out, "verl", "trainer.default_local_dir", ckr__make_str(c, "OUT"), NULL, false,

@@ -459,6 +459,24 @@ static void data_is(const char *path, const char *bad)
     ckr_ckpt_close(c);
 }
 
+/* Severity of what the plan says of the ranks' places in the data, or CKR_EXACT: nothing. */
+static ckr_severity places_for(const char *path, uint32_t dp)
+{
+    const ckr_target t = target_of(0, 0, dp, -1, NULL);
+    ckr_severity found = CKR_EXACT;
+    ckr_ckpt *c = open_ok(path);
+    ckr_plan *p = NULL;
+    ckr_error e;
+    if (c && CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
+        const ckr_note *n = note_of(ckr_plan_info(p)->notes, ckr_plan_info(p)->n_notes,
+                                    "CKR_W_DATA_POSITION");
+        if (n) found = n->severity;
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    return found;
+}
+
 /* The SFT trainer's: no directory for the model, one data file for each rank. */
 static void sft_layout(void)
 {
@@ -475,6 +493,9 @@ static void sft_layout(void)
     memio_put(&disk, "w/run/global_step_7/data_1.pt", "", 0);
     data_is("w/run", "w/run/global_step_7/data_1.pt");
     copy_file("w/run/global_step_7/data_0.pt", "w/run/global_step_7/data_1.pt");
+    CHECK_INT(places_for("w/run", 2), CKR_EXACT);
+    CHECK_INT(places_for("w/run", 3), CKR_LOST);
+    CHECK_INT(places_for("w/run", 1), CKR_APPROX);
     if (convert("w/run", "w/out", 3)) {
         ranks_are("w/out/global_step_7", 3, 2);
         CHECK(!memio_find(&disk, "w/out/global_step_7/actor"));
