@@ -41782,7 +41782,7 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
     if (from && !ckr__failed(c)) ckr__verl_places(&x);
     if (from && !ckr__failed(c)) ckr__loose_put(out, &from->loose, from->dir, x.dir);
     if (ckr__failed(c) || !*x.dir) return c->err->code;
-    ckr__require(out, "verl", "trainer.default_local_dir", ckr__make_str(c, "OUT"), NULL, false,
+    ckr__require(out, "verl", "trainer.default_local_dir", ckr__make_str(c, "OUT"), NULL, true,
                  "the run does not find the checkpoint: with trainer.resume_mode=auto it looks for "
                  "the newest step there");
     return ckr__out_text(out, "latest_checkpointed_iteration.txt", step, strlen(step));
@@ -48368,7 +48368,8 @@ static void ckr__ac_say_resume(ckr__ac_job *x)
     const uint32_t w = x->t->without, left = w & (CKR_OPTIMIZER | CKR_SCHEDULE);
     const bool weights = x->ac->trainer && (w & CKR_PROGRESS);
     const char *place = "Accelerator.load_state", *key = "input_dir",
-               *why = "the checkpoint is this directory itself, not one in it", *name;
+               *why = "load_state takes the newest checkpoint of the project's own folder, or ends "
+                      "with a ValueError", *name;
     ckr_node *config = NULL;
     if (weights) {         /* no checkpoint that the Trainer resumes: a script loads the model   */
         place = NULL;
@@ -48387,6 +48388,7 @@ static void ckr__ac_say_resume(ckr__ac_job *x)
     } else if (x->ac->trainer) {
         place = "Trainer.train";
         key = "resume_from_checkpoint";
+        why = "the run starts from the beginning";
     } else if (left && !x->engine) {
         const bool alone = (left & CKR_OPTIMIZER) && (w & CKR_RNG) &&
                            !ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, 1);
@@ -48401,8 +48403,7 @@ static void ckr__ac_say_resume(ckr__ac_job *x)
                     "load_state ends with a FileNotFoundError at one that is prepared already";
     }
     if (place)
-        ckr__require(x->out, place, key, ckr__make_str(x->w.c, "OUT"), NULL,
-                     weights || (!x->ac->trainer && left && !x->engine), why);
+        ckr__require(x->out, place, key, ckr__make_str(x->w.c, "OUT"), NULL, true, why);
 }
 
 static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
@@ -61756,7 +61757,7 @@ static ckr_result ckr__li_settings(ckr__out *out, const ckr_state *s, uint64_t n
                       : fabric ? "Fabric.load"
                                : "Trainer.fit",
                  alone ? "checkpoint_path" : fabric ? "path" : "ckpt_path",
-                 ckr__make_str(out->c, "OUT"), NULL, alone,
+                 ckr__make_str(out->c, "OUT"), NULL, true,
                  alone ? "these are only weights: Trainer.fit(ckpt_path=...) ends with a KeyError"
                        : "the run starts from the beginning");
     if (x && !x->opaque && x->every < 2 && n_optimizers == 1 && !fabric &&

@@ -256,6 +256,33 @@ static void stats(void)
     says("inspect " CKPT " --stats", 2, "goes with --tensors");
 }
 
+#define VERL "tests/data/verl/fsdp1_w2/ckpt"
+
+/* In the framework's own form, and what happens without each. */
+static void settings(void)
+{
+    static const char curve[] =
+        " --schedule verl:constant,lr_warmup_steps=3 --max-lr-jump 9 --to-schedule "
+        "verl:cosine,lr_warmup_steps=3,total_training_steps=40,min_lr_ratio=0.00001,"
+        "zero_indexed_step=false";
+    char line[400];
+    snprintf(line, sizeof line, "plan " VERL "%s", curve);
+    shows(line, 0, "\n    actor_rollout_ref.actor.optim.lr_scheduler_type=cosine\n"
+                   "    actor_rollout_ref.actor.optim.lr_warmup_steps=3\n"
+                   "    trainer.total_training_steps=40\n"
+                   "    actor_rollout_ref.actor.optim.min_lr_ratio=1e-05\n"
+                   "    actor_rollout_ref.actor.optim.zero_indexed_step=false\n"
+                   "    trainer.default_local_dir=OUT\n"
+                   "|\n      without trainer.default_local_dir: the run");
+#if !defined(_WIN32)
+    shows("convert " VERL " @/o=ut", 0, "\n    'trainer.default_local_dir=\"/|/o=ut\"'\n");
+#endif
+    shows("plan tests/data/lightning/onecycle.ckpt", 0, "\n      without ckpt_path: ");
+    shows("plan tests/data/dcp/tt_single", 0, "\n      without checkpoint.load_step: ");
+    shows("plan tests/data/accelerate/acc024_w2/ckpt --ranks 3", 0,
+          "\n      without input_dir: load_state takes");
+}
+
 #if !defined(_WIN32)
 static int shell(const char *fmt, ...)
 {
@@ -377,6 +404,7 @@ int main(int argc, char **argv)
     RUN(endings);
     RUN(diff);
     RUN(stats);
+    RUN(settings);
 #if !defined(_WIN32)
     RUN(man);
     RUN(bash);

@@ -227,6 +227,39 @@ static void settings_groups(text *t, const ckr_run_setting *const *list, size_t 
     }
 }
 
+/* Does Hydra read these letters as a string? Not numbers, lists or its own words. */
+static bool hydra_bare(const char *s, size_t n)
+{
+    static const char own[] = "true false null nan inf", more[] = "0123456789_-.@%+",
+                      first[] = "/abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    size_t i;
+    for (i = 0; i < n; i++)
+        if (!s[i] || (!strchr(first, s[i]) && (!i || !strchr(more, s[i])))) return false;
+    return word_index(own, s, n) < 0;
+}
+
+/* Hydra's overrides, as verl is given them: a word of its command line a line. A string is in
+   quotes where Hydra would read it as something else. */
+static void settings_hydra(text *t, const ckr_run_setting *const *list, size_t n, const char *out)
+{
+    size_t i;
+    for (i = 0; i < n; i++) {
+        text value, word;
+        memset(&value, 0, sizeof value);
+        memset(&word, 0, sizeof word);
+        setting_value(&value, list[i], out, list[i]->value->kind == CKR_NODE_FLOAT);
+        if (value.n > 2 && *value.data == '"' && hydra_bare(value.data + 1, value.n - 2))
+            text_fmt(&word, "%s=%.*s", list[i]->key, (int)value.n - 2, value.data + 1);
+        else text_fmt(&word, "%s=%.*s", list[i]->key, (int)value.n, value.n ? value.data : "");
+        text_put(&word, "", 1);
+        if (value.failed || word.failed) t->failed = true;
+        else shell_word(t, word.data);
+        text_str(t, "\n");
+        text_free(&value);
+        text_free(&word);
+    }
+}
+
 /* `python`: as a part of a script. */
 static void settings_place(text *t, const char *place, const ckr_run_setting **list, size_t n,
                            const char *out, bool python)
@@ -246,6 +279,8 @@ static void settings_place(text *t, const char *place, const ckr_run_setting **l
         text_str(t, "\n");
     } else if (!strcmp(place, "command line") || !strcmp(place, "torchtitan")) {
         settings_line(t, list, n, out, *place == 't');
+    } else if (!strcmp(place, "verl")) {
+        settings_hydra(t, list, n, out);
     } else if (!strcmp(place, "optimizer")) {
         settings_groups(t, list, n, out);
     } else {
@@ -266,7 +301,7 @@ static bool settings_why(text *t, const ckr_plan_facts *f, uint64_t k, bool show
         y = &f->settings[i];
         if (strcmp(y->place, x->place) != 0 || strcmp(y->otherwise, x->otherwise) != 0) continue;
         if (i < k) return false;
-        text_fmt(&line, "%s%s", first ? x->needed ? "without " : "" : ", ", y->key);
+        text_fmt(&line, "%s%s", first ? "without " : ", ", y->key);
         first = false;
     }
     text_fmt(&line, ": ");
