@@ -63986,6 +63986,7 @@ typedef struct ckr__rest {
 typedef struct ckr__rests {
     const ckr_ckpt *of;
     ckr__map        paths;     /* of containers: id -> place in `list` of their path     */
+    ckr__map        streams;   /* ids of their nodes                                     */
     ckr__rest     **list;
     uint64_t        n;
 } ckr__rests;
@@ -64020,17 +64021,24 @@ static ckr_result ckr__rest_node(ckr__differ *d, ckr__rests *x, ckr__flat *w, co
     return fresh ? ckr__flat_enter(w, n) : CKR_OK;
 }
 
-/* Groups and schedules are compared by what they mean, not here. */
+/* Groups, schedules and random streams are compared by what they mean, not here. */
 static ckr_result ckr__rest_list(ckr__differ *d, ckr__rests *x)
 {
-    const ckr__plain *p = ckr__plain_of(&x->of->state);
+    const ckr_state *s = &x->of->state;
+    const ckr__plain *p = ckr__plain_of(s);
     const ckr_node *groups = ckr_node_get(p->optimizer, "param_groups");
     ckr__flat w;
     ckr_result r = CKR_OK;
     if (!ckr__flat_begin(&w, &d->c, x->of->ctx.n_nodes)) return d->c.err->code;
     w.deep = true;
+    for (uint64_t i = 0; i < s->n_rng; i++) {
+        const ckr_node *n = s->rng[i].state;
+        if (n) ckr__map_put(&x->streams, (const char *)&n->id, sizeof n->id, i, NULL);
+    }
     for (const ckr_node *n = p->root; n && r == CKR_OK; n = ckr__flat_next(&w))
-        if (n != groups && n != p->scheduler) r = ckr__rest_node(d, x, &w, n);
+        if (n != groups && n != p->scheduler &&
+            !ckr__map_find(&x->streams, (const char *)&n->id, sizeof n->id, NULL))
+            r = ckr__rest_node(d, x, &w, n);
     if (r == CKR_OK && !ckr__sort(&d->c, (void **)x->list, (size_t)x->n, ckr__rest_cmp))
         r = CKR_E_NOMEM;
     return r;
@@ -64223,7 +64231,7 @@ static ckr_result ckr__diff_rest(ckr__differ *d)
     for (int i = 0; i < 2; i++) {
         const ckr_state *s = &side[i]->state;
         x[i].of = side[i];
-        x[i].paths.c = &d->c;
+        x[i].paths.c = x[i].streams.c = &d->c;
         files = files && s->dialect && !strcmp(ckr__kept_as(s), "torch") && ckr__kept_data(s);
     }
     if (files) r = ckr__diff_files(d, &x[0], &x[1]);
@@ -64233,6 +64241,7 @@ static ckr_result ckr__diff_rest(ckr__differ *d)
             if (ckr__word_in("CKR_W_TENSOR_OPAQUE CKR_W_TENSORS_IN_OBJECT", s->notes[k].code))
                 r = ckr__diff_unseen(d, s->notes[k].subject, s->notes[k].reason);
         ckr__map_free(&x[i].paths);
+        ckr__map_free(&x[i].streams);
     }
     return r;
 }
