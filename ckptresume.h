@@ -29,8 +29,8 @@
        ckr_plan_free(p);  ckr_ckpt_close(c);
 
    A trainer that wants tensors in its own memory calls ckr_ckpt_read with any box of any tensor
-   instead of the plan; one that has its own format fills a state with ckr_ckpt_create and
-   ckr_ckpt_put. examples/ has both as programs.
+   instead of the plan; one that has its own format describes its run once (ckr_run), or fills
+   a state with ckr_ckpt_create and ckr_ckpt_put. examples/ has all of it as programs.
 
    What it reads and writes
    ------------------------
@@ -196,8 +196,8 @@
        >>megatron.distributed >>megatron.schedule.read >>megatron.random >>megatron.read
        >>megatron.dist >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect
        >>megatron.dist.read >>megatron.emit >>megatron.dist.emit >>megatron.adopt >>lightning
-       >>dialect.table >>ckpt >>ckpt.record >>ckpt.open >>ckpt.put >>ckpt.get >>ckpt.side
-       >>ckpt.diff >>view >>epilogue
+       >>dialect.table >>ckpt >>ckpt.record >>ckpt.open >>ckpt.put >>ckpt.get >>ckpt.run
+       >>ckpt.side >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -473,7 +473,8 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(TP_AXIS,              E_MISMATCH,    "a tensor is cut along another axis than its kind") \
     X(RESUME_STOPS,         E_MISMATCH,    "the framework stops at a file that is missing") \
     X(RESUME_SKIPS,         E_MISMATCH,    "the framework leaves out what it should load")  \
-    X(RESUME_FRESH,         E_MISMATCH,    "the framework finds nothing and starts anew")
+    X(RESUME_FRESH,         E_MISMATCH,    "the framework finds nothing and starts anew")  \
+    X(RUN_DIFFERS,          E_MISMATCH,    "the checkpoint is not of the run that is described")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
@@ -1527,6 +1528,73 @@ CKR_API void       ckr_rng_streams_free(ckr_rng_streams *s);
 /* The stream of a rank, by kind ("torch_cuda") and name ("default"); NULL: it has none. */
 CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t rank,
                                           const char *kind, const char *name);
+
+/* The run of a trainer with a format of its own, described once: what it has, and where that lies
+   in its memory. From one description it is saved and resumed, on any number of data-parallel
+   processes, each with its own ckr_run. All pointers stay the caller's and are used during a call
+   only. What does not fit goes by hand: ckr_ckpt_put_box and its neighbours, ckr_ckpt_read. */
+typedef struct ckr_run_tensor {
+    const char *name, *slot;   /* as of ckr_ckpt_put                                   */
+    ckr_dtype   dtype;
+    uint32_t    n_dims;
+    int64_t     shape[CKR_MAX_DIMS];   /* of all of it                                 */
+    bool        rows;          /* of R rows (axis 0), rank k of n has [R k / n, R (k + 1) / n), as
+                                  integers divide; false: every rank has all           */
+    void       *data;          /* what this rank has, row-major: a resume fills it     */
+} ckr_run_tensor;
+typedef struct ckr_run_group {         /* as of ckr_ckpt_put_group                     */
+    const char        *name;
+    const char *const *params;
+    uint64_t           n_params;
+    const ckr_hyper   *hyper;
+    size_t             n_hyper;
+} ckr_run_group;
+typedef struct ckr_run_stream {
+    ckr_rng_kind kind;
+    const char  *name, *scope; /* as of ckr_ckpt_put_stream                            */
+    ckr_rng     *states;       /* of all ranks in a row, ckr_rng_size() bytes each. A save wants all
+                                  (scope "": rank 0's); a resume fills this rank's     */
+} ckr_run_stream;
+typedef struct ckr_run_place {         /* in the data                                  */
+    const char *name;          /* as of ckr_ckpt_put_data                              */
+    int64_t    *values;        /* one for all; `each`: of all ranks, and a resume fills this
+                                  rank's                                               */
+    bool        each;
+} ckr_run_place;
+typedef struct ckr_run {       /* zero: one process, with nothing                      */
+    uint32_t rank, ranks;      /* this process; 0: it is the only one                  */
+    /* Waits for all ranks, and says to each whether `ok` was true at all (MPI_Allreduce, MPI_LAND).
+       Every save calls it twice, whatever fails. NULL: one process. */
+    bool   (*all_fn)(void *user, bool ok);
+    void    *user;
+    const ckr_run_tensor *tensors; size_t n_tensors;
+    const ckr_run_group  *groups;  size_t n_groups;
+    const ckr_run_stream *streams; size_t n_streams;
+    const ckr_run_place  *places;  size_t n_places;
+    int64_t updates, samples, tokens, epoch;   /* that were done; -1: not told         */
+    const ckr_schedule *schedule;      /* of the groups; NULL: none. A begin or resume sets it, a
+                                          plan may decide another                      */
+    const ckr_env      *env;           /* NULL: default hooks                          */
+    ckr_ckpt           *source;        /* of the begin or resume: owns its schedule    */
+    ckr_rng_streams    *given;         /* what a resume told of the streams; goes into saves */
+} ckr_run;
+
+/* A new run's schedule, "KIND:key=value,..." with the groups' base LRs, after run->updates. E_ARG,
+   here and below: a pointer that is needed is NULL, a rank that is none of the ranks, several ranks
+   without all_fn, what a put of that kind refuses; a begin or resume of what has begun. One call at
+   a time for each ckr_run. */
+CKR_API ckr_result ckr_run_begin(ckr_run *run, const char *schedule, ckr_error *err);
+/* Fills all that the run has from what ckr_ckpt_open finds there (desc NULL: recognise it):
+   tensors, streams, places, counters, schedule. E_MISMATCH: one of the tensors, streams or places
+   that are described is not there, is of another shape or dtype, or the schedule drives other
+   groups. One that fails leaves all but the tensors as it was. */
+CKR_API ckr_result ckr_run_resume(ckr_run *run, const char *path, const ckr_open_desc *desc,
+                                  ckr_error *err);
+/* The whole run into `path`, as dcp, in place of what is there; every rank calls it, and writes
+   what it has. OK at all ranks, or at none: E_CANCELLED where only another failed. */
+CKR_API ckr_result ckr_run_save(const ckr_run *run, const char *path, ckr_error *err);
+/* Frees what a begin or resume made; the run may begin or resume anew then. NULL is fine. */
+CKR_API void       ckr_run_end(ckr_run *run);
 
 #ifdef __cplusplus
 } /* extern "C" */
@@ -63286,6 +63354,301 @@ CKR_API ckr_result ckr_tree_open(const char *path, const ckr_open_desc *desc, ck
 CKR_API const ckr_node *ckr_ckpt_root(const ckr_ckpt *c)
 {
     return c ? c->root : NULL;
+}
+
+/* >>ckpt.run --------------------------------------------------------------- */
+/* A described run: all of it through the public calls. */
+
+static ckr_result ckr__run_fault(ckr_error *err, ckr_item item, const char *where,
+                                 const char *text)
+{
+    if (err) memset(err, 0, sizeof *err);
+    return ckr__fail(err, item, NULL, CKR_NO_OFFSET, where, "%s", text);
+}
+
+static uint32_t ckr__run_ranks(const ckr_run *run)
+{
+    return run->ranks ? run->ranks : 1;
+}
+
+/* The row at which rank k's begin; floor(rows * k / ranks) without the product. */
+static int64_t ckr__run_row(const ckr_run *run, int64_t rows, uint32_t k)
+{
+    const int64_t n = ckr__run_ranks(run);
+    return rows / n * k + rows % n * k / n;
+}
+
+static ckr_result ckr__run_tensor_checked(const ckr_run_tensor *t, ckr_error *err)
+{
+    int64_t numel;
+    const char *fault = !t->name || !t->slot       ? "a tensor without a name or a slot"
+                        : t->n_dims > CKR_MAX_DIMS ? "more than 8 axes"
+                        : t->rows && !t->n_dims    ? "rows of a tensor that has no axes"
+                        : !ckr__numel(t->n_dims, t->shape, &numel)
+                            ? "an axis below 0, or more than 2^63 - 1 elements"
+                        : numel && !t->rows && !t->data ? "it has elements, but data is NULL"
+                                                        : NULL;
+    return fault ? ckr__run_fault(err, CKR_ITEM_ARG, t->name ? t->name : "tensors", fault)
+                 : CKR_OK;
+}
+
+/* What the description alone tells of the caller's mistakes. */
+static ckr_result ckr__run_checked(const ckr_run *run, ckr_error *err)
+{
+    ckr_result r = CKR_OK;
+    CKR__NEEDS(run->tensors || !run->n_tensors, "tensors");
+    CKR__NEEDS(run->groups || !run->n_groups, "groups");
+    CKR__NEEDS(run->streams || !run->n_streams, "streams");
+    CKR__NEEDS(run->places || !run->n_places, "places");
+    CKR__NEEDS(run->all_fn || run->ranks < 2, "all_fn");
+    if (run->rank >= ckr__run_ranks(run) || run->ranks > CKR__RUN_RANKS)
+        return ckr__run_fault(err, CKR_ITEM_ARG, "rank", "the run has no such rank");
+    for (size_t i = 0; i < run->n_tensors && r == CKR_OK; i++)
+        r = ckr__run_tensor_checked(&run->tensors[i], err);
+    for (size_t i = 0; i < run->n_streams; i++) CKR__NEEDS(run->streams[i].states, "states");
+    for (size_t i = 0; i < run->n_places; i++) {
+        CKR__NEEDS(run->places[i].name, "name");
+        CKR__NEEDS(run->places[i].values, "values");
+    }
+    return r;
+}
+
+/* A checkpoint by hand, with the run's sizes and groups. */
+static ckr_result ckr__run_new(const ckr_run *run, ckr_ckpt **out, ckr_error *err)
+{
+    ckr_topology t = { 1, 1, ckr__run_ranks(run), 1, 1, ckr__run_ranks(run), 0 };
+    ckr_open_desc desc = CKR_ZERO;
+    desc.env = run->env;
+    ckr_result r = ckr_ckpt_create(&desc, out, err);
+    if (r == CKR_OK) r = ckr_ckpt_put_topology(*out, &t, err);
+    for (size_t i = 0; i < run->n_groups && r == CKR_OK; i++) {
+        const ckr_run_group *g = &run->groups[i];
+        r = ckr_ckpt_put_group(*out, g->name, g->params, g->n_params, g->hyper, g->n_hyper, err);
+    }
+    return r;
+}
+
+static ckr_result ckr__run_put_tensor(ckr_ckpt *c, const ckr_run *run, const ckr_run_tensor *t,
+                                      ckr_error *err)
+{
+    int64_t start[CKR_MAX_DIMS] = { 0 }, count[CKR_MAX_DIMS];
+    ckr_result r = CKR_OK;
+    if (!t->rows)
+        return ckr_ckpt_put(c, t->name, t->slot, t->dtype, t->n_dims, t->shape, t->data, err);
+    memcpy(count, t->shape, sizeof count);
+    for (uint32_t k = 0; k < ckr__run_ranks(run) && r == CKR_OK; k++) {
+        start[0] = ckr__run_row(run, t->shape[0], k);
+        count[0] = ckr__run_row(run, t->shape[0], k + 1) - start[0];
+        if (k == run->rank && count[0] && !t->data)
+            return ckr__run_fault(err, CKR_ITEM_ARG, t->name, "this rank has rows of it, but data "
+                                                              "is NULL");
+        r = ckr_ckpt_put_box(c, t->name, t->slot, t->dtype, t->n_dims, t->shape, k, start, count,
+                             k == run->rank ? t->data : NULL, err);
+    }
+    return r;
+}
+
+static ckr_result ckr__run_put_stream(ckr_ckpt *c, const ckr_run *run, const ckr_run_stream *s,
+                                      ckr_error *err)
+{
+    const uint32_t n = s->scope && !*s->scope ? 1 : ckr__run_ranks(run);
+    ckr_result r = CKR_OK;
+    for (uint32_t k = 0; k < n && r == CKR_OK; k++) {
+        if (s->states[k].kind != (uint32_t)s->kind)
+            return ckr__run_fault(err, CKR_ITEM_ARG, s->name ? s->name : "default",
+                                  "the state is of another kind than the stream");
+        r = ckr_ckpt_put_stream(c, k, s->name, s->scope, &s->states[k], err);
+    }
+    return r;
+}
+
+static ckr_result ckr__run_put(ckr_ckpt *c, const ckr_run *run, ckr_error *err)
+{
+    ckr_result r = CKR_OK;
+    for (size_t i = 0; i < run->n_tensors && r == CKR_OK; i++)
+        r = ckr__run_put_tensor(c, run, &run->tensors[i], err);
+    if (r == CKR_OK && run->schedule)
+        r = ckr_ckpt_put_decided(c, run->schedule, run->updates, err);
+    if (r == CKR_OK)
+        r = ckr_ckpt_put_progress(c, run->updates, run->samples, run->tokens, run->epoch, err);
+    for (size_t i = 0; i < run->n_streams && r == CKR_OK; i++)
+        r = ckr__run_put_stream(c, run, &run->streams[i], err);
+    for (size_t i = 0; i < run->n_places; i++) {
+        const ckr_run_place *p = &run->places[i];
+        for (uint32_t k = 0; k < (p->each ? ckr__run_ranks(run) : 1) && r == CKR_OK; k++)
+            r = ckr_ckpt_put_data(c, p->each ? (int64_t)k : -1, p->name, p->values[k], err);
+    }
+    return r == CKR_OK && run->given ? ckr_ckpt_put_lineage(c, run->given, err) : r;
+}
+
+/* What this rank's result is, when all ranks have theirs. */
+static ckr_result ckr__run_all(const ckr_run *run, ckr_result r, ckr_error *err)
+{
+    if (!run->all_fn || run->all_fn(run->user, r == CKR_OK) || r != CKR_OK) return r;
+    return ckr__run_fault(err, CKR_ITEM_CANCELLED, "rank",
+                          "another rank could not do its part of the save, and says why there: "
+                          "what was saved before is as it was");
+}
+
+CKR_API ckr_result ckr_run_save(const ckr_run *run, const char *path, ckr_error *err)
+{
+    ckr_target to = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_plan *p = NULL;
+    bool parts = false;
+    CKR__NEEDS(run, "run");
+    ckr_result r = path ? ckr__run_checked(run, err) : ckr__missing(err, "path");
+    for (size_t i = 0; i < run->n_tensors && r == CKR_OK; i++)
+        parts = parts || run->tensors[i].rows;
+    to.dialect = "dcp";
+    to.force = true;
+    if (r == CKR_OK) r = ckr__run_new(run, &c, err);
+    if (r == CKR_OK) r = ckr__run_put(c, run, err);
+    if (r == CKR_OK) r = ckr_plan_create(c, &to, 0, &p, err);
+    if (r == CKR_OK && parts) r = ckr_plan_write_rank(p, path, run->rank, err);
+    r = ckr__run_all(run, r, err);
+    if (r == CKR_OK && run->rank == 0)
+        r = parts ? ckr_plan_write_end(p, path, err) : ckr_plan_write(p, path, NULL, err);
+    r = ckr__run_all(run, r, err);
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    return r;
+}
+
+/* All tensors in one go. */
+static ckr_result ckr__run_load(ckr_ckpt *c, const ckr_run *run, ckr_error *err)
+{
+    ckr_read *reads = CKR__NEW_N(&c->ctx, ckr_read, run->n_tensors);
+    int64_t *at = CKR__NEW_N(&c->ctx, int64_t, run->n_tensors * 2 * CKR_MAX_DIMS);
+    if (!reads || !at) return ckr__run_fault(err, CKR_ITEM_NOMEM, NULL, "no memory");
+    for (size_t i = 0; i < run->n_tensors; i++) {
+        const ckr_run_tensor *t = &run->tensors[i];
+        ckr_read *x = &reads[i];
+        int64_t *start = at + i * 2 * CKR_MAX_DIMS, *count = start + CKR_MAX_DIMS, numel = 0;
+        memcpy(count, t->shape, sizeof t->shape);
+        if (t->rows) {
+            start[0] = ckr__run_row(run, t->shape[0], run->rank);
+            count[0] = ckr__run_row(run, t->shape[0], run->rank + 1) - start[0];
+        }
+        (void)ckr__numel(t->n_dims, count, &numel);
+        x->tensor = ckr_ckpt_tensor(c, t->name, t->slot);
+        x->start = start;
+        x->count = count;
+        x->dst = t->data;
+        x->dst_size = (size_t)numel * ckr_dtype_size(t->dtype);
+        x->shape = t->shape;
+        x->n_dims = t->n_dims;
+        x->dtype = t->dtype;
+        if (!x->tensor)
+            return ckr__run_fault(err, CKR_ITEM_RUN_DIFFERS, t->name,
+                                  "the checkpoint has no such tensor");
+    }
+    return ckr_ckpt_read(c, reads, run->n_tensors, err);
+}
+
+/* Is all of it there? Else says what is not. */
+static ckr_result ckr__run_there(const ckr_ckpt *c, const ckr_run *run,
+                                 const ckr_rng_streams *given, ckr_error *err)
+{
+    const ckr_schedule *s = ckr_ckpt_schedule(c, 0);
+    int64_t at;
+    for (size_t i = 0; i < run->n_streams; i++) {
+        const ckr_run_stream *x = &run->streams[i];
+        const char *name = x->name ? x->name : "default";
+        const ckr_rng_given *g = ckr_rng_find(given, run->rank, ckr_rng_kind_name(x->kind), name);
+        if (!g || !g->state)
+            return ckr__run_fault(err, CKR_ITEM_RUN_DIFFERS, name,
+                                  "the checkpoint has no random stream of this kind and name for "
+                                  "the rank");
+    }
+    for (size_t i = 0; i < run->n_places; i++)
+        if (!ckr_ckpt_data(c, run->places[i].each ? (int64_t)run->rank : -1, run->places[i].name,
+                           &at))
+            return ckr__run_fault(err, CKR_ITEM_RUN_DIFFERS, run->places[i].name,
+                                  "the checkpoint has no such place in the data for the rank");
+    if (s && run->n_groups && ckr_schedule_info(s).n_lanes != run->n_groups)
+        return ckr__run_fault(err, CKR_ITEM_RUN_DIFFERS, "groups",
+                              "the checkpoint's schedule drives another number of groups");
+    return CKR_OK;
+}
+
+/* The caller's memory is filled, when nothing can fail any more. */
+static void ckr__run_fill(ckr_run *run, ckr_ckpt *c, ckr_rng_streams *given)
+{
+    const ckr_state *s = ckr_ckpt_state(c);
+    for (size_t i = 0; i < run->n_streams; i++) {
+        const ckr_run_stream *x = &run->streams[i];
+        x->states[run->rank] = *ckr_rng_find(given, run->rank, ckr_rng_kind_name(x->kind),
+                                             x->name ? x->name : "default")->state;
+    }
+    for (size_t i = 0; i < run->n_places; i++) {
+        const ckr_run_place *p = &run->places[i];
+        (void)ckr_ckpt_data(c, p->each ? (int64_t)run->rank : -1, p->name,
+                            &p->values[p->each ? run->rank : 0]);
+    }
+    run->updates = s->progress.step;
+    run->samples = s->progress.samples;
+    run->tokens = s->progress.tokens;
+    run->epoch = s->progress.epoch;
+    run->schedule = ckr_ckpt_schedule(c, 0);
+    run->source = c;
+    run->given = given;
+}
+
+CKR_API ckr_result ckr_run_resume(ckr_run *run, const char *path, const ckr_open_desc *desc,
+                                  ckr_error *err)
+{
+    ckr_open_desc own = CKR_ZERO;
+    ckr_rng_want want = CKR_ZERO;
+    ckr_rng_streams *given = NULL;
+    ckr_ckpt *c = NULL;
+    CKR__NEEDS(run, "run");
+    CKR__NEEDS(path, "path");
+    if (run->source) return ckr__run_fault(err, CKR_ITEM_ARG, "run", "it has begun already");
+    if (desc) own = *desc;
+    if (!own.env) own.env = run->env;
+    want.topology.tp = want.topology.pp = want.topology.ep = want.topology.cp = 1;
+    want.topology.dp = ckr__run_ranks(run);
+    ckr_result r = ckr__run_checked(run, err);
+    if (r == CKR_OK) r = ckr_ckpt_open(path, &own, &c, err);
+    if (r == CKR_OK && run->n_streams) r = ckr_ckpt_rng(c, &want, &given, err);
+    if (r == CKR_OK) r = ckr__run_there(c, run, given, err);
+    if (r == CKR_OK) r = ckr__run_load(c, run, err);
+    if (r == CKR_OK) {
+        ckr__run_fill(run, c, given);
+        return CKR_OK;
+    }
+    ckr_rng_streams_free(given);
+    ckr_ckpt_close(c);
+    return r;
+}
+
+CKR_API ckr_result ckr_run_begin(ckr_run *run, const char *schedule, ckr_error *err)
+{
+    ckr_ckpt *c = NULL;
+    CKR__NEEDS(run, "run");
+    CKR__NEEDS(schedule, "schedule");
+    if (run->source) return ckr__run_fault(err, CKR_ITEM_ARG, "run", "it has begun already");
+    ckr_result r = ckr__run_checked(run, err);
+    if (r == CKR_OK) r = ckr__run_new(run, &c, err);
+    if (r == CKR_OK) r = ckr_ckpt_put_schedule(c, schedule, run->updates, err);
+    if (r != CKR_OK) {
+        ckr_ckpt_close(c);
+        return r;
+    }
+    run->source = c;
+    run->schedule = ckr_ckpt_schedule(c, 0);
+    return CKR_OK;
+}
+
+CKR_API void ckr_run_end(ckr_run *run)
+{
+    if (!run) return;
+    ckr_rng_streams_free(run->given);
+    ckr_ckpt_close(run->source);
+    run->schedule = NULL;
+    run->given = NULL;
+    run->source = NULL;
 }
 
 /* >>ckpt.side: what the target's format cannot hold, and what was written */

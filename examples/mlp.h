@@ -11,6 +11,7 @@
 enum { D = 8, H = 24, BATCH = 16, DATA = 7 * BATCH, N = H * D + H };
 typedef struct shared {        /* by all processes: values, moments, gradients of samples */
     pthread_barrier_t wait;
+    int failed;                /* a process could not save */
     float x[3][N], g[BATCH][N], loss[BATCH];
 } shared;
 

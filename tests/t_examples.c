@@ -147,6 +147,42 @@ static void trainer(void)
 }
 #endif
 
+static bool blank_or_comment(const char *line)
+{
+    line += strspn(line, " ");
+    return !*line || (!strncmp(line, "/*", 2) && !strcmp(line + strlen(line) - 2, "*/"));
+}
+
+/* What the trainer has only to save and resume: the lines between its marks, without blanks and
+   comments, are at most 50. Outside of them it takes its generators and its LR from the header, and
+   nothing else. */
+static void glue(void)
+{
+    static const char *const marks[] = { "/* ckptresume: */", "/* end */" };
+    static const char *const else_used[] = { "ckr_rng", "ckr_schedule_values" };
+    char line[256];
+    int lines = 0, pairs = 0;
+    bool in = false;
+    FILE *f = fopen("examples/trainer.c", "r");
+    if (!CHECK(f != NULL)) return;
+    while (fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\r\n")] = 0;
+        if (!strcmp(line, marks[in])) {
+            pairs += in;
+            in = !in;
+            continue;
+        }
+        CHECK(strcmp(line, marks[!in]) != 0);          /* not one in the other */
+        if (in) lines += !blank_or_comment(line);
+        for (const char *p = line; !in && (p = strstr(p, "ckr_")) != NULL; p++)
+            CHECK(!strncmp(p, else_used[0], strlen(else_used[0])) ||
+                  !strncmp(p, else_used[1], strlen(else_used[1])));
+    }
+    fclose(f);
+    CHECK(!in && pairs > 3);
+    CHECK(lines > 20 && lines <= 50);
+}
+
 static void callbacks(void)
 {
     ckr_ckpt *c = NULL;
@@ -309,6 +345,7 @@ int main(int argc, char **argv)
 #if !defined(_WIN32)
     RUN(trainer);
 #endif
+    RUN(glue);
     RUN(callbacks);
     RUN(small);
     RUN(tool_lr);

@@ -752,6 +752,238 @@ static void changed(void)
     }
 }
 
+/* ---- a run that is described once: ckr_run ---- */
+
+enum { MOST = 4 };             /* processes, one after the other here                 */
+typedef struct described {     /* what one of them has                                */
+    float w[ROWS * COLS], whole[3];
+    int64_t at, shards[MOST];
+    ckr_run_tensor tensors[2];
+    ckr_run_stream streams[2];
+    ckr_run_place places[2];
+    ckr_rng *own, *shared;
+    ckr_run x;
+} described;
+
+static int asked, refused_at;
+
+/* All others agree; at call `refused_at` one does not. */
+static bool all(void *user, bool ok)
+{
+    (void)user;
+    return ++asked != refused_at && ok;
+}
+
+static const ckr_hyper base = { "initial_lr", 0.001 };
+static const ckr_run_group all_of[] = { { "all", names, 1, &base, 1 },
+                                        { "none", NULL, 0, &base, 1 } };
+
+static void describe(described *d, uint32_t rank, uint32_t ranks)
+{
+    const ckr_run_tensor w = { "w", "param", CKR_DTYPE_F32, 2, { ROWS, COLS }, true, d->w },
+                         whole = { "w", "own", CKR_DTYPE_F32, 1, { 3 }, false, d->whole };
+    memset(d, 0, sizeof *d);
+    d->own = (ckr_rng *)calloc(2 * MOST, ckr_rng_size());
+    if (!d->own) exit(1);
+    d->shared = d->own + MOST;
+    d->tensors[0] = w;
+    d->tensors[1] = whole;
+    d->streams[0].kind = d->streams[1].kind = CKR_RNG_PCG64;
+    d->streams[0].states = d->own;
+    d->streams[1].name = "shuffle";
+    d->streams[1].scope = "";
+    d->streams[1].states = d->shared;
+    d->places[0].name = "sample";
+    d->places[0].values = &d->at;
+    d->places[1].name = "shard";
+    d->places[1].values = d->shards;
+    d->places[1].each = true;
+    d->x.rank = rank;
+    d->x.ranks = ranks;
+    d->x.all_fn = ranks > 1 ? all : NULL;
+    d->x.tensors = d->tensors;
+    d->x.groups = all_of;
+    d->x.streams = d->streams;
+    d->x.places = d->places;
+    d->x.n_tensors = d->x.n_streams = d->x.n_places = 2;
+    d->x.n_groups = 1;
+}
+
+static void forget(described *d)
+{
+    ckr_run_end(&d->x);
+    CHECK(!d->x.source && !d->x.given && !d->x.schedule);
+    free(d->own);
+}
+
+/* As rank `rank` of `ranks` has it after 7 updates: rows by number, states and places by rank. */
+static void begun(described *d, uint32_t rank, uint32_t ranks)
+{
+    describe(d, rank, ranks);
+    CHECK_OK(ckr_run_begin(&d->x, "llmc:cosine,learning_rate=0.001,warmup_iterations=2,"
+                                  "train_num_batches=50,final_learning_rate_frac=0.1", &e), &e);
+    for (int k = 0; k < ROWS * COLS; k++) d->w[k] = (float)(ROWS * rank / ranks * COLS + k);
+    for (int k = 0; k < 3; k++) d->whole[k] = (float)(k + 500);
+    for (uint32_t k = 0; k < ranks; k++) {
+        rng_at(&d->own[k], 0, k);
+        d->shards[k] = 70 + k;
+    }
+    rng_at(d->shared, 0, 9);
+    d->at = 5000000000;
+    d->x.updates = 7;
+    d->x.samples = 112;
+    d->x.tokens = -1;
+    d->x.epoch = 2;
+}
+
+/* Rank `rank` of `ranks` finds at `path` all that is its own; -1: its own shard. */
+static void comes_back(const char *path, uint32_t rank, uint32_t ranks, const ckr_schedule *was)
+{
+    const uint32_t first = ROWS * rank / ranks, end = ROWS * (rank + 1) / ranks;
+    ckr_rng *want = rng_new();
+    double lr[2][50];
+    described d;
+    describe(&d, rank, ranks);
+    CHECK_OK(ckr_run_resume(&d.x, path, NULL, &e), &e);
+    for (uint32_t k = 0; k < (end - first) * COLS; k++)
+        CHECK_INT(d.w[k], first * COLS + k);
+    CHECK(d.w[ROWS * COLS - 1] == (ranks == 1 ? ROWS * COLS - 1 : 0));  /* no more than its rows */
+    CHECK(d.whole[0] == 500 && d.whole[2] == 502);
+    rng_at(want, 0, rank);
+    CHECK(ckr_rng_equal(&d.own[rank], want));
+    rng_at(want, 0, 9);
+    CHECK(ckr_rng_equal(&d.shared[rank], want));
+    CHECK(d.at == 5000000000 && d.shards[rank] == 70 + (int64_t)rank);
+    CHECK(d.x.updates == 7 && d.x.samples == 112 && d.x.tokens == -1 && d.x.epoch == 2);
+    if (CHECK(d.x.schedule != NULL)) {
+        CHECK_OK(ckr_schedule_values(d.x.schedule, CKR_COLUMN_LR, 1, 50, lr[0], NULL, &e), &e);
+        CHECK_OK(ckr_schedule_values(was, CKR_COLUMN_LR, 1, 50, lr[1], NULL, &e), &e);
+        CHECK(!memcmp(lr[0], lr[1], sizeof lr[0]));
+    }
+    CHECK(ckr_run_resume(&d.x, path, NULL, &e) == CKR_E_ARG);
+    CHECK(ckr_run_begin(&d.x, "torch:StepLR,step_size=3", &e) == CKR_E_ARG);
+    forget(&d);
+    free(want);
+}
+
+/* The ranks of a save one after the other, the first last: it ends what all have written. */
+static void run_saved(described *d, uint32_t ranks, const char *path)
+{
+    asked = refused_at = 0;
+    for (uint32_t k = ranks; k-- > 0;) CHECK_OK(ckr_run_save(&d[k].x, path, &e), &e);
+    CHECK_INT(asked, ranks > 1 ? 2 * ranks : 0);
+}
+
+static void described_runs(void)
+{
+    char path[600];
+    described d[MOST];
+    for (uint32_t ranks = 1; ranks <= MOST; ranks++) {
+        snprintf(path, sizeof path, "%s/described_%u", tmp, (unsigned)ranks);
+        for (uint32_t k = 0; k < ranks; k++) begun(&d[k], k, ranks);
+        for (int again = 0; again < 2; again++) run_saved(d, ranks, path);
+        for (uint32_t to = 1; to <= ranks; to++)
+            for (uint32_t k = 0; k < to; k++) comes_back(path, k, to, d[0].x.schedule);
+        for (uint32_t k = 0; k < ranks; k++) forget(&d[k]);
+    }
+}
+
+/* A rank fails: no rank says that it is saved, and what was saved before stays. */
+static void described_fails(void)
+{
+    char path[600];
+    described d[2];
+    snprintf(path, sizeof path, "%s/described_fails", tmp);
+    for (uint32_t k = 0; k < 2; k++) begun(&d[k], k, 2);
+    run_saved(d, 2, path);
+    d[0].at = d[1].at = 6;
+    for (int call = 1; call < 3; call++) {
+        asked = 0;
+        refused_at = call;
+        CHECK(ckr_run_save(&d[1].x, path, &e) == CKR_E_CANCELLED);
+        CHECK(strstr(e.text, "another rank") != NULL);
+    }
+    asked = 0;
+    refused_at = 1;
+    CHECK(ckr_run_save(&d[0].x, path, &e) == CKR_E_CANCELLED);
+    asked = refused_at = 0;
+    d[0].tensors[0].data = NULL;
+    CHECK(ckr_run_save(&d[0].x, path, &e) == CKR_E_ARG && !strcmp(e.where, "w"));
+    CHECK(ckr_run_save(&d[0].x, NULL, &e) == CKR_E_ARG);
+    CHECK_INT(asked, 4);                               /* the others do not wait for ever */
+    comes_back(path, 0, 2, d[0].x.schedule);
+    for (uint32_t k = 0; k < 2; k++) forget(&d[k]);
+}
+
+/* One thing of a description is wrong, or is not what the checkpoint has. */
+static void spoilt(described *d, int what)
+{
+    switch (what) {
+    case 0: d->x.tensors = NULL; break;
+    case 1: d->x.groups = NULL; break;
+    case 2: d->x.streams = NULL; break;
+    case 3: d->x.places = NULL; break;
+    case 4: d->x.rank = 1; break;
+    case 5: d->x.ranks = 2; break;                     /* and no all_fn                  */
+    case 6: d->tensors[0].name = NULL; break;
+    case 7: d->tensors[0].slot = NULL; break;
+    case 8: d->tensors[0].n_dims = CKR_MAX_DIMS + 1; break;
+    case 9: d->tensors[0].n_dims = 0; break;
+    case 10: d->tensors[1].shape[0] = -1; break;
+    case 11: d->tensors[1].data = NULL; break;
+    case 12: d->tensors[0].data = NULL; break;
+    case 13: d->streams[0].states = NULL; break;
+    case 14: d->places[0].name = NULL; break;
+    case 15: d->places[0].values = NULL; break;
+    case 16: d->streams[0].kind = CKR_RNG_PHILOX; break;           /* MISMATCH from here    */
+    case 17: d->tensors[0].shape[0] = COLS, d->tensors[0].shape[1] = ROWS; break;
+    case 18: d->tensors[1].dtype = CKR_DTYPE_I32; break;
+    case 19: d->tensors[1].slot = "other"; break;
+    case 20: d->streams[1].name = "other"; break;
+    case 21: d->places[1].name = "other"; break;
+    default: d->x.n_groups = 2; break;
+    }
+}
+
+static void described_wrong(void)
+{
+    char path[600], other[600];
+    described d, x;
+    snprintf(path, sizeof path, "%s/described_wrong", tmp);
+    snprintf(other, sizeof other, "%s/described_other", tmp);
+    begun(&d, 0, 1);
+    run_saved(&d, 1, path);
+    for (int what = 0; what < 23; what++) {
+        const ckr_result bad = what < 16 ? CKR_E_ARG : CKR_E_MISMATCH;
+        ckr_result r;
+        describe(&x, 0, 1);
+        spoilt(&x, what);
+        r = ckr_run_resume(&x.x, path, NULL, &e);
+        CHECK_AT(r == bad, "%d: %d, %s: %s", what, (int)r, e.where, e.text);
+        CHECK(!x.x.source && !x.x.given && !x.x.updates && !x.at);
+        if (bad == CKR_E_ARG && what < 12)
+            CHECK_AT(ckr_run_begin(&x.x, "torch:StepLR,step_size=3", &e) == CKR_E_ARG, "%d", what);
+        forget(&x);
+        if (bad != CKR_E_ARG && what != 16) continue;
+        begun(&x, 0, 1);
+        spoilt(&x, what);
+        CHECK_AT(ckr_run_save(&x.x, other, &e) == CKR_E_ARG && access(other, F_OK) != 0, "%d",
+                 what);
+        forget(&x);
+    }
+    describe(&x, 0, 1);
+    CHECK(ckr_run_begin(NULL, "torch:StepLR,step_size=3", &e) == CKR_E_ARG);
+    CHECK(ckr_run_begin(&x.x, NULL, &e) == CKR_E_ARG);
+    CHECK(ckr_run_begin(&x.x, "none", &e) != CKR_OK && !x.x.source);
+    CHECK(ckr_run_resume(NULL, path, NULL, &e) == CKR_E_ARG);
+    CHECK(ckr_run_resume(&x.x, NULL, NULL, &e) == CKR_E_ARG);
+    CHECK(ckr_run_resume(&x.x, other, NULL, &e) == CKR_E_NOT_FOUND);
+    CHECK(ckr_run_save(NULL, path, &e) == CKR_E_ARG);
+    ckr_run_end(NULL);
+    forget(&x);
+    forget(&d);
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -769,6 +1001,9 @@ int main(int argc, char **argv)
     RUN(changed);
     RUN(boxes);
     RUN(boxes_wrong);
+    RUN(described_runs);
+    RUN(described_fails);
+    RUN(described_wrong);
     t_remove_tree(tmp);
     return t_end();
 }
