@@ -241,6 +241,19 @@ static void diff(void)
     says("diff " CKPT " " CKPT " --limit 0", 2, "a whole number from 1, or all");
 }
 
+/* A target that keeps no schedule has no curve either: what the coming run starts with is told. */
+static void lr_lost(void)
+{
+    shows("lr " CKPT " --to torch", 0, "    18   0.00132857  0.00184286    1.387\n"
+          "|CKR_W_TENSORS_ONLY  schedule  nanotron -> none"
+          "|LR of its groups, 0.00184286, and keeps");
+    shows("lr " CKPT " --to safetensors", 0, "    18   0.00132857           ?        ?\n"
+          "|CKR_W_TENSORS_ONLY  schedule|script|sets; |next update, 0.00184286\n");
+    CHECK(run("lr " CKPT " --to dcp --json") == 0);
+    CHECK(strstr(said, "{\"step\":14,\"lr\":[null,null") != NULL);
+    CHECK(run("lr " CKPT " --to megatron") == 0 && !strstr(said, "TENSORS_ONLY"));
+}
+
 /* --tensors takes a pattern behind the path; --stats reads what is listed. */
 static void stats(void)
 {
@@ -403,6 +416,7 @@ int main(int argc, char **argv)
     RUN(path);
     RUN(endings);
     RUN(diff);
+    RUN(lr_lost);
     RUN(stats);
     RUN(settings);
 #if !defined(_WIN32)

@@ -12,6 +12,9 @@ typedef struct curves {
     double  *before, *after;
 } curves;
 
+/* What the target's files have no place for. */
+typedef struct lr_lost { bool schedule, groups; } lr_lost;
+
 static uint64_t curve_groups(const ckr_plan_facts *f)
 {
     return f->n_groups ? f->n_groups
@@ -35,12 +38,12 @@ static int64_t curve_last(const job *j, const ckr_plan_facts *f)
     return last > 0 ? last : 1;
 }
 
-/* What no schedule moves is the groups' own, and stays. */
-static void curve_constant(const job *j, const ckr_group *groups, uint64_t n_groups, uint64_t n,
-                           uint64_t lanes, double *out)
+/* What no schedule moves is the groups' own, and stays: the LR, too, where there is `none`. */
+static void curve_constant(const job *j, const ckr_group *groups, uint64_t n_groups, bool none,
+                           uint64_t n, uint64_t lanes, double *out)
 {
     uint64_t i, k;
-    for (k = 0; k < lanes && k < n_groups && j->o.column != CKR_COLUMN_LR; k++) {
+    for (k = 0; k < lanes && k < n_groups && (none || j->o.column != CKR_COLUMN_LR); k++) {
         const ckr_node *h = groups[k].hyper;
         const ckr_node *v = ckr_node_get(h, column_names[(unsigned)j->o.column % 3]);
         double value;
@@ -58,7 +61,8 @@ static bool curve_fill(job *j, const ckr_schedule *s, int64_t first, uint64_t n,
     return ckr_schedule_values(s, j->o.column, first, n, out, &j->env, &j->err) == CKR_OK;
 }
 
-static int curves_make(job *j, const ckr_state *saved, const ckr_plan_facts *f, curves *c)
+static int curves_make(job *j, const ckr_state *saved, const ckr_plan_facts *f, lr_lost lost,
+                       curves *c)
 {
     const int64_t last = curve_last(j, f), first = j->o.from ? j->o.from : 1;
     uint64_t i, total, skip;
@@ -84,8 +88,10 @@ static int curves_make(job *j, const ckr_state *saved, const ckr_plan_facts *f, 
                     c->after + skip * c->lanes))
         return fail(j);
     if (saved->n_groups == c->lanes)
-        curve_constant(j, saved->groups, saved->n_groups, c->n, c->lanes, c->before);
-    curve_constant(j, f->groups, f->n_groups, c->n - skip, c->lanes, c->after + skip * c->lanes);
+        curve_constant(j, saved->groups, saved->n_groups, false, c->n, c->lanes, c->before);
+    if (!lost.groups)
+        curve_constant(j, f->groups, f->n_groups, lost.schedule, c->n - skip, c->lanes,
+                       c->after + skip * c->lanes);
     return CODE_DONE;
 }
 
@@ -202,7 +208,41 @@ static int lr_show(job *j, const curves *c, const report *notes)
 static bool lr_held(const ckr_note *n)
 {
     return !strcmp(n->code, "CKR_E_SCHEDULE_HOLD") || !strcmp(n->code, "CKR_W_SCHEDULE_FIT") ||
-           !strcmp(n->code, "CKR_W_SCHEDULE_UNKNOWN");
+           !strcmp(n->code, "CKR_W_SCHEDULE_UNKNOWN") ||
+           (!strcmp(n->code, "CKR_W_TENSORS_ONLY") && n->subject &&
+            !strcmp(n->subject, "schedule"));
+}
+
+/* Without a schedule in its files, the coming run starts with an LR that stays: says which. */
+static lr_lost lr_lose(const ckr_plan_facts *f, const ckr_plan_facts *w, ckr_note *held, uint64_t n,
+                       char *why, size_t cap)
+{
+    lr_lost lost = { false, false };
+    double v, least = HUGE_VAL, most = 0;
+    char lr[80] = "";
+    uint64_t i;
+    for (i = 0; w && i < w->n_notes; i++)
+        if (!strcmp(w->notes[i].code, "CKR_W_TENSORS_ONLY") && w->notes[i].subject &&
+            !strcmp(w->notes[i].subject, "groups"))
+            lost.groups = true;
+    for (i = 0; i < f->n_groups; i++) {
+        if (!ckr_node_f64(ckr_node_get(f->groups[i].hyper, "lr"), &v)) continue;
+        if (v < least) least = v;
+        if (v > most) most = v;
+    }
+    if (least < most) snprintf(lr, sizeof lr, ", %.6g to %.6g", least, most);
+    else if (least == most) snprintf(lr, sizeof lr, ", %.6g", most);
+    for (i = 0; i < n; i++) {
+        if (strcmp(held[i].code, "CKR_W_TENSORS_ONLY") != 0) continue;
+        lost.schedule = true;
+        snprintf(why, cap, lost.groups
+                     ? "%s: the coming run starts with the LR that its script sets; this run would "
+                       "go on with that of its next update%s"
+                     : "%s: the coming run starts with the LR of its groups%s, and keeps it unless "
+                       "its script makes a scheduler", held[i].reason, lr);
+        held[i].reason = why;
+    }
+    return lost;
 }
 
 /* Is it about the LR, and not about the random streams, which a plan decides too? */
@@ -239,6 +279,8 @@ static int lr_verb(job *j, const ckr_state *saved, const ckr_plan *plan, const c
     uint64_t i, n = 0, n_kept = 0;
     report notes;
     curves c;
+    lr_lost lost;
+    char why[400];
     int code;
     if (!curve_groups(f))
         return lr_nothing(j, "neither an optimizer's groups nor a schedule are found in it",
@@ -253,12 +295,14 @@ static int lr_verb(job *j, const ckr_state *saved, const ckr_plan *plan, const c
         if (f->verdict == CKR_VERDICT_REFUSED && shown.n_notes) shown.n_notes--;   /* the policy */
     }
     for (i = 0; i < n; i++) if (held[i].severity == CKR_ERROR) shown.verdict = CKR_VERDICT_REFUSED;
+    lost = lr_lose(f, w, held, n, why, sizeof why);
+    if (lost.schedule) shown.after = NULL;
     f = &shown;
     kept = (ckr_note *)malloc((size_t)f->n_notes * sizeof *kept + 1);
     if (!kept) return out_of_memory(j);
     for (i = 0; i < f->n_notes; i++) if (lr_note(&f->notes[i])) kept[n_kept++] = f->notes[i];
     notes = report_of(kept, n_kept, held, n);
-    code = curves_make(j, saved, f, &c);
+    code = curves_make(j, saved, f, lost, &c);
     if (code == CODE_DONE) code = lr_show(j, &c, &notes);
     if (code == CODE_DONE && j->o.json) lr_json(j, &c, &notes);
     if (code == CODE_DONE && f->verdict == CKR_VERDICT_REFUSED) code = CODE_REFUSED;
