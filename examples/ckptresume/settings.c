@@ -50,6 +50,52 @@ static bool setting_in_out(const char *s)
     return !strncmp(s, "OUT", 3) && (!s[3] || s[3] == '/');
 }
 
+static bool is_scheduler(const ckr_node *n)
+{
+    const char *kind = ckr_node_str(ckr_node_get(n, "kind"));
+    return kind && !strncmp(kind, "torch:", 6);
+}
+
+static bool are_schedulers(const ckr_node *n)
+{
+    return ckr_node_is_list(n) && n->count && is_scheduler(n->u.items[0]);
+}
+
+/* A number, a list and so on as Python has them. */
+static void python_value(text *t, const ckr_node *n)
+{
+    json w;
+    w.t = t;
+    w.comma = false;
+    if (n->kind == CKR_NODE_BOOL) text_str(t, n->u.b ? "True" : "False");
+    else if (n->kind == CKR_NODE_NONE) text_str(t, "None");
+    else if (n->kind == CKR_NODE_FLOAT) text_double(t, n->u.f);
+    else json_node(&w, NULL, n);
+}
+
+/* Schedulers of a scheduler: [torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=5), ...].
+   The library nests them a few levels deep only. */
+static void python_schedulers(text *t, const ckr_node *list)
+{
+    uint64_t i, k;
+    for (i = 0; i < list->count; i++) {
+        const ckr_node *x = list->u.items[i];
+        const char *kind = ckr_node_str(ckr_node_get(x, "kind"));
+        text_fmt(t, "%storch.optim.lr_scheduler.%s(optimizer", i ? ", " : "[",
+                 is_scheduler(x) ? kind + 6 : "?");
+        for (k = 0; k < x->count; k++) {
+            const char *key = ckr_node_str(x->u.items[2 * k]);
+            const ckr_node *v = x->u.items[2 * k + 1];
+            if (!key || !strcmp(key, "kind")) continue;
+            text_fmt(t, ", %s=", key);
+            if (are_schedulers(v)) python_schedulers(t, v);
+            else python_value(t, v);
+        }
+        text_str(t, ")");
+    }
+    text_str(t, "]");
+}
+
 static void setting_value(text *t, const ckr_run_setting *x, const char *out, bool python)
 {
     const char *s = ckr_node_str(x->value);
@@ -63,10 +109,8 @@ static void setting_value(text *t, const ckr_run_setting *x, const char *out, bo
         if (path.failed) t->failed = true;
         else json_string_n(&w, path.data, path.n);
         text_free(&path);
-    } else if (python && x->value->kind == CKR_NODE_BOOL)
-        text_str(t, x->value->u.b ? "True" : "False");
-    else if (python && x->value->kind == CKR_NODE_NONE) text_str(t, "None");
-    else if (python && x->value->kind == CKR_NODE_FLOAT) text_double(t, x->value->u.f);
+    } else if (python && are_schedulers(x->value)) python_schedulers(t, x->value);
+    else if (python) python_value(t, x->value);
     else json_node(&w, NULL, x->value);
 }
 

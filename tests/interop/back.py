@@ -7,6 +7,7 @@ bit, and so is the model after them. Prints a line per failure, then `N passed, 
 """
 
 import copy
+import re
 import shutil
 import subprocess
 import sys
@@ -106,6 +107,27 @@ def case(scratch, kind, way):
     expect(same(whole.state()["model"], again.state()["model"]), f"{name}: another model after {MORE} updates")
 
 
+def printed(scratch, kind):
+    """The scheduler that is printed for Lightning is the one that the script has made."""
+    whole = Run(kind)
+    list(whole.go(0, DONE))
+    state, src, out = whole.state(), scratch / f"{kind}-printed.pt", scratch / f"{kind}-printed.py"
+    torch.save(state, src)
+    coming = list(whole.go(DONE, DONE + MORE))
+    if not convert(src, scratch / f"{kind}-printed", "--to", "lightning", "--settings", out):
+        return
+    text = out.read_text()
+    call = text[re.search(r"torch\.optim\.lr_scheduler\.\w+\(", text).start():]
+    ends = [i + 1 for i, c in enumerate(call) if c == ")" and call[:i + 1].count("(") == call[:i + 1].count(")")]
+    again = Run(kind)
+    again.model.load_state_dict(state["model"])
+    again.optimizer.load_state_dict(state["optimizer"])
+    again.scheduler = eval(call[:ends[0]], {"torch": torch, "optimizer": again.optimizer})
+    again.scheduler.load_state_dict(state["lr_scheduler"])
+    again.optimizer.load_state_dict(state["optimizer"])
+    expect(list(again.go(DONE, DONE + MORE)) == coming, f"{kind}: other LRs with {call[:ends[0]]}")
+
+
 def main():
     scratch = Path(sys.argv[2])
     shutil.rmtree(scratch, ignore_errors=True)
@@ -113,6 +135,7 @@ def main():
     for kind in ("cosine", "linear", "warm"):
         for way in WAYS:
             case(scratch, kind, way)
+        printed(scratch, kind)
     case(scratch, "tensor", "accelerate")      # an LR that is a tensor
     return end()
 
