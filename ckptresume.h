@@ -31860,10 +31860,8 @@ static void ckr__plan_inherit(ckr_plan *p, const ckr_state *s)
                                                                  : n->severity;
         for (k = 0; k < own && strcmp(p->notes[k].code, n->code) != 0; k++) {}
         if (k == own)
-            ckr__say(&p->ctx, n->code, severity, n->subject, n->old_value, n->new_value,
-                     beside
-                         ? "this later step is incomplete; the step before it is used"
-                         : n->reason, beside ? NULL : n->remedy);
+            ckr__say(&p->ctx, n->code, severity, n->subject, n->old_value, n->new_value, n->reason,
+                     beside ? NULL : n->remedy);
     }
 }
 

@@ -245,13 +245,28 @@ static void diff(void)
 static void lr_lost(void)
 {
     shows("lr " CKPT " --to torch", 0, "    18   0.00132857  0.00184286    1.387\n"
-          "|CKR_W_TENSORS_ONLY  schedule  nanotron -> none"
+          "|CKR_W_TENSORS_ONLY  schedule  nanotron\n"
           "|LR of its groups, 0.00184286, and keeps");
     shows("lr " CKPT " --to safetensors", 0, "    18   0.00132857           ?        ?\n"
           "|CKR_W_TENSORS_ONLY  schedule|script|sets; |next update, 0.00184286\n");
     CHECK(run("lr " CKPT " --to dcp --json") == 0);
     CHECK(strstr(said, "{\"step\":14,\"lr\":[null,null") != NULL);
     CHECK(run("lr " CKPT " --to megatron") == 0 && !strstr(said, "TENSORS_ONLY"));
+}
+
+/* What was found and what is lost have no arrow to nothing; two digests have a line each. */
+static void values(void)
+{
+    const char *line, *end;
+    shows("plan " CKPT " --to safetensors", 0, "CKR_W_PROGRESS  samples  52\n|  tokens  832\n");
+    CHECK(!strstr(said, "-> none"));
+    shows("convert " MASTERS " @/values.safetensors --to safetensors --without optimizer", 0,
+          " read\n             | written\n");
+    for (line = strstr(said, "\n  digest"); line && line[1]; line = end) {
+        end = strchr(line + 1, '\n');
+        if (CHECK(end != NULL)) CHECK(end - line <= 80);
+        else break;
+    }
 }
 
 /* --tensors takes a pattern behind the path; --stats reads what is listed. */
@@ -417,6 +432,7 @@ int main(int argc, char **argv)
     RUN(endings);
     RUN(diff);
     RUN(lr_lost);
+    RUN(values);
     RUN(stats);
     RUN(settings);
 #if !defined(_WIN32)

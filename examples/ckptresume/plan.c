@@ -167,10 +167,12 @@ static void plan_sums(text *t, const outcome *o)
     if (!o->written) return;
     label(t, "digest");
     text_hex(t, o->receipt.digest, sizeof o->receipt.digest);
-    text_str(t, memcmp(o->receipt.digest, o->receipt.digest_written, sizeof o->receipt.digest)
-                    ? " read, "
-                    : " read and written\n");
-    if (!memcmp(o->receipt.digest, o->receipt.digest_written, sizeof o->receipt.digest)) return;
+    if (!memcmp(o->receipt.digest, o->receipt.digest_written, sizeof o->receipt.digest)) {
+        text_str(t, " read and written\n");
+        return;
+    }
+    text_str(t, " read\n");
+    label(t, "");
     if (!is_known(o->receipt.digest_written, sizeof o->receipt.digest_written)) {
         text_str(t, "what `digest` says of the output needs --names\n");
         return;

@@ -195,8 +195,8 @@ static void text_value(text *t, const char *s, int most)
     }
 }
 
-/* "0.02 -> 0.1", the two values of a report, either NULL: numbers with the digits in which they
-   differ, six or more. */
+/* "0.02 -> 0.1", the two values of a report, either NULL: then the other, found or set, alone.
+   Numbers have the digits in which they differ, six or more. */
 void text_values(text *t, const char *was, const char *now)
 {
     text a, b;
@@ -210,9 +210,8 @@ void text_values(text *t, const char *was, const char *now)
     } while (was && now && strcmp(was, now) != 0 && most++ < 17 && a.n == b.n &&
              !memcmp(a.data, b.data, a.n));
     text_put(t, a.data, a.n);
-    if (was) text_str(t, " -> ");
+    if (was && now) text_str(t, " -> ");
     text_put(t, b.data, b.n);
-    if (was && !now) text_str(t, "none");
     if (a.failed || b.failed) t->failed = true;
     text_free(&a);
     text_free(&b);
