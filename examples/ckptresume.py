@@ -20,6 +20,7 @@ import array
 import ctypes as C
 import ctypes.util
 import os
+import re
 import sys
 import weakref
 from collections.abc import Mapping
@@ -127,6 +128,9 @@ _POLICIES = ("default", "keep", "target", "splice", "stretch", "rewarm")
 _COMPONENTS = ("params", "optimizer", "groups", "schedule", "rng", "progress", "data")
 _RNG = ("keep", "remap", "reseed")
 _COLUMNS = ("lr", "weight_decay", "momentum")
+_FORMATS = (None, "safetensors", "torch_zip", "torch_legacy", "pickle", "npy", "npz", "json", "yaml", "dcp", "llmc",
+            "text")
+_OPTIONS = ("vpp", "heads", "kv_heads", "fsdp_size", "to_version", "max_shard_bytes", "data", "micro_batch", "seq_len")
 _NUMPY = {"bool": "?", "uint8": "u1", "int8": "i1", "int16": "i2", "int32": "i4", "int64": "i8", "uint16": "u2",
           "uint32": "u4", "uint64": "u8", "float16": "f2", "float32": "f4", "float64": "f8", "complex64": "c8",
           "complex128": "c16"}
@@ -138,9 +142,9 @@ class Error(Exception):
     """What the library reports: item ("CKR_E_ZIP_END"), code, file, offset, where, text and remedy."""
 
     def __init__(self, e):
-        get = lambda s: s.decode("utf-8", "replace") or None
         self.item, self.code = _lib().ckr_item_name(e.item).decode(), e.code
-        self.file, self.where, self.text, self.remedy = get(e.file), get(e.where), get(e.text), get(e.remedy)
+        self.file, self.where = _text(e.file) or None, _text(e.where) or None
+        self.text, self.remedy = _said(e.text), _said(e.remedy)
         self.offset = None if e.offset == 2**64 - 1 else e.offset
         place = ": ".join(x for x in (self.file, self.where) if x)
         super().__init__(f"{place + ': ' if place else ''}{self.text} ({self.item})"
@@ -212,6 +216,41 @@ def _text(s):
     return None if s is None else s.decode("utf-8", "replace")
 
 
+# In the library's texts: fields of ckr_target and ckr_open_desc, with what to set them to, and options.
+_FIELD = re.compile(r"\bckr_(target|open_desc)\.(?:topology\.)?(\w+)"
+                    r"(?: = (all but )?((?:CKR_\w+(?: \| | or )?)*CKR_\w+|[^\s;]*[^\s;,:])"
+                    r"|(?<=\.sets) (?:(\w+)\.)?(\w+)=([^\s;]*[^\s;,:]))?"
+                    r"|\boption (%s)\b(?: = (\w+))?" % "|".join(_OPTIONS))
+
+
+def _keyword(m):
+    """One of them as the keyword that it is here."""
+    of, name, but, value, group, key, given, option, setting = m.groups()
+    if option:
+        return f'options={{"{option}": {setting}}}' if setting else f'options["{option}"]'
+    if key:
+        return f'{name}={{("{group}", "{key}"): {given}}}' if group else f'{name}={{"{key}": {given}}}'
+    if of == "open_desc":
+        return f"open(path, {name}={_literal(name, value) if value else '...'})"
+    if name == "without" and value:
+        parts = [w.lower()[4:] for w in value.split(" | ")]
+        return f"without={[w for w in _COMPONENTS if w not in parts] if but else parts}".replace("'", '"')
+    if not value:
+        return f"{name}=True" if name in ("force", "strict", "repair") else name
+    return f"{name}={_literal(name, value)}"
+
+
+def _literal(name, value):
+    if value.startswith("CKR_"):
+        return "0" if name == "zero" else re.sub(r"CKR_[A-Z]+_(\w+)", lambda m: f'"{m.group(1).lower()}"', value)
+    return f'"{value}"' if name in ("dialect", "variant", "schedule", "optimizer", "dtype", "slots") else value
+
+
+def _said(s):
+    """A text that says what to do, in the names of this file."""
+    return _FIELD.sub(_keyword, _text(s) or "") or None
+
+
 def _bytes(s):
     return None if s is None else os.fsencode(s)
 
@@ -261,8 +300,8 @@ def _key(v):
 
 def _notes(notes, n):
     return [{"code": _text(x.code), "severity": _SEVERITIES[x.severity], "subject": _text(x.subject),
-             "old": _text(x.old_value), "new": _text(x.new_value), "reason": _text(x.reason),
-             "remedy": _text(x.remedy)} for x in notes[:n]]
+             "old": _text(x.old_value), "new": _text(x.new_value), "reason": _said(x.reason),
+             "remedy": _said(x.remedy)} for x in notes[:n]]
 
 
 def _groups(groups, n):
@@ -355,7 +394,7 @@ class Schedule:
         self._owner, self._s = owner, pointer
         f = _lib().ckr_schedule_info(pointer)
         self.kind, self.clock, self.position, self.params = _text(f.kind), _text(f.clock), f.position, _value(f.params)
-        self.opaque, self.reason, self.n_lanes = f.opaque, _text(f.reason), f.n_lanes
+        self.opaque, self.reason, self.n_lanes = f.opaque, _said(f.reason), f.n_lanes
 
     def values(self, first, n=1, column="lr"):
         """For `n` updates from number `first` on (1 is the first of training): a list for each, a value per group."""
@@ -384,6 +423,7 @@ class Checkpoint(Mapping):
         self.path = _text(_lib().ckr_ckpt_path(self._ckpt))
         self.dialect, self.engine = _text(s.dialect), _text(s.engine)
         self.framework_version, self.topology = _text(s.framework_version), _topology(s.topology)
+        self.format = _FORMATS[s.format]
         counters = {n: getattr(s.progress, n) for n in ("step", "samples", "tokens", "epoch")}
         self.progress = {n: None if v < 0 else v for n, v in counters.items()}
         self.step = self.progress["step"]
@@ -547,12 +587,13 @@ class Plan:
         run._plans.add(self)
         self._facts = _lib().ckr_plan_info(self._plan).contents
         f = self._facts
+        self._goes_on = mode != "transfer" and "progress" not in without
         self.mode, self.verdict, self.dialect = mode, _VERDICTS[f.verdict], _text(f.dialect)
         self.topology, self.resume_at = _topology(f.to), f.resume_at
         self.report, self.groups = _notes(f.notes, f.n_notes), _groups(f.groups, f.n_groups)
         self.files = [{"path": _text(x.path), "bytes": x.bytes} for x in f.files[:f.n_files]]
         self.settings = [{"place": _text(x.place), "key": _text(x.key), "value": _value(x.value),
-                          "was": _value(x.was), "needed": x.needed, "else": _text(x.otherwise)}
+                          "was": _value(x.was), "needed": x.needed, "else": _said(x.otherwise)}
                          for x in f.settings[:f.n_settings]]
         self.schedule = Schedule(self, f.after) if f.after else None
 
@@ -582,10 +623,18 @@ class Plan:
 
     def dict(self):
         """As `ckptresume plan --json` has it."""
-        f = self._facts
-        return {"mode": self.mode, "verdict": self.verdict, "report": self.report, "copies": f.n_copies,
-                "bytes_read": f.bytes_read, "bytes_written": f.bytes_written, "peak_bytes": f.peak_bytes,
-                "files": self.files, "settings": self.settings}
+        f, run = self._facts, self._run
+        version = _lib().ckr_version()
+        version = f"{version // 10000}.{version // 100 % 100}.{version % 100}"
+        of = {"version": version, "path": run.path, "format": run.format, "dialect": run.dialect,
+              **({"engine": run.engine} if run.engine else {}), "framework_version": run.framework_version,
+              "topology": run.topology, "files": run.files, "bytes": run.bytes, "progress": run.progress}
+        to = {"version": version, "path": None, "format": None, "dialect": self.dialect, "framework_version": None,
+              "topology": self.topology, "files": f.n_files, "bytes": f.bytes_written,
+              "progress": run.progress if self._goes_on else dict.fromkeys(run.progress, 0)}
+        return {"from": of, "to": to, "mode": self.mode, "verdict": self.verdict, "report": self.report,
+                "copies": f.n_copies, "bytes_read": f.bytes_read, "bytes_written": f.bytes_written,
+                "peak_bytes": f.peak_bytes, "files": self.files, "settings": self.settings}
 
     def write(self, out):
         """Into a path that appears whole or not at all. What was done: files, bytes, digests of source and output."""

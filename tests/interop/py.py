@@ -6,6 +6,7 @@ the tool's export of the same elements; a conversion has the source's digest. Th
 `N passed, N failed`.
 """
 
+import inspect
 import json
 import os
 import re
@@ -65,6 +66,43 @@ def enums():
            at["SIZE"] == 21 and at["GLOBAL"] == 25 and at["OBJECT"] == 26, f"kinds {kinds}")
 
 
+def words():
+    """What a text says in C's names is said in Python's: every field of the header's table is a keyword here."""
+    for said, want in (
+            ("ckr_target.lr_policy = CKR_LR_SPLICE or CKR_LR_STRETCH avoids it",
+             'lr_policy="splice" or "stretch" avoids it'),
+            ("take ckr_target.without = CKR_OPTIMIZER | CKR_GROUPS", 'take without=["optimizer", "groups"]'),
+            ("ckr_target.without = all but CKR_PARAMS",
+             'without=["optimizer", "groups", "schedule", "rng", "progress", "data"]'),
+            ("ckr_target.topology.zero = CKR_ZERO_OFF", "zero=0"), ("ckr_target.topology.zero = 2", "zero=2"),
+            ("take a ckr_target.topology.dp that divides it, or ckr_target.sets batch_size=66",
+             'take a dp that divides it, or sets={"batch_size": 66}'),
+            ("ckr_target.sets GROUP.weight_decay=VALUE where", 'sets={("GROUP", "weight_decay"): VALUE} where'),
+            ("ckr_target.sets warmup_steps rescale it", "sets warmup_steps rescale it"),
+            ("ckr_target.dialect = dcp, which torch loads", 'dialect="dcp", which torch loads'),
+            ("ckr_target.variant = full: FSDP1 and", 'variant="full": FSDP1 and'),
+            ("ckr_target.schedule = torch:... takes one", 'schedule="torch:..." takes one'),
+            ("ckr_target.seed = S, then", "seed=S, then"),
+            ("convert it with ckr_target.repair", "convert it with repair=True"),
+            ("ckr_open_desc.schedule = KIND:key=value,..., or ckr_target.schedule",
+             'open(path, schedule="KIND:key=value,..."), or schedule'),
+            ("ckr_open_desc.names where", "open(path, names=...) where"),
+            ("option heads = N, and", 'options={"heads": N}, and'),
+            ("only option fsdp_size can", 'only options["fsdp_size"] can'),
+            ("an option named so", "an option named so")):
+        expect(ck._said(said.encode()) == want, f"{said!r} is said as {ck._said(said.encode())!r}")
+    text = (ROOT / "ckptresume.h").read_text()
+    rows = text[text.index("ckr__fields[] = {"):]
+    rows = rows[:rows.index("};")]
+    plan = set(inspect.signature(ck.Plan.__init__).parameters) | {"tp", "pp", "dp", "ep", "cp", "ranks"}
+    opens = set(inspect.signature(ck.Checkpoint.__init__).parameters)
+    targets, descs = re.findall(r"ckr_target\.(?:topology\.)?(\w+)", rows), re.findall(r"ckr_open_desc\.(\w+)", rows)
+    expect(len(targets) > 20 and set(targets) <= plan, f"no keywords: {set(targets) - plan}")
+    expect(len(descs) > 4 and set(descs) <= opens, f"no keywords: {set(descs) - opens}")
+    options = re.findall(r'"option (\w+)"', rows)
+    expect(len(options) > 8 and set(options) == set(ck._OPTIONS), f"options {options}")
+
+
 def tool(*args):
     p = subprocess.run([sys.argv[1], *map(str, args), "--json"], capture_output=True, text=True)
     try:
@@ -119,6 +157,9 @@ def case(path, scratch):
         if planned and "verdict" in planned:
             with run.plan() as plan:
                 have = plan.dict()
+                expect("ckr_" not in re.sub("ckr_(ckpt|plan|rng)_[a-z]+", "", str([have["report"], have["settings"]])),
+                       f"{name}: a plan in C's names")
+                expect({"from", "to"} <= set(have), f"{name}: {sorted(have)}")
                 same = {k: plain(have[k]) == planned[k] for k in set(have) & set(planned) - {
                     "settings", "report", "peak_bytes"}}
                 expect(all(same.values()), f"{name}: plan, {same}")
@@ -205,6 +246,7 @@ def main():
         scratch = Path(d)
         layout(scratch)
         enums()
+        words()
         converts(scratch)
         folders, few = sys.argv[3:], None
         if folders[:1] == ["--few"]:
