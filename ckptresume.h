@@ -854,6 +854,8 @@ typedef struct ckr_tensor {
     uint32_t       index;
     bool           requires_grad, buffer;
     bool           stochastic; /* rounded up or down by chance: either neighbour of the master */
+    const char    *by_name;    /* of a file without slots, where all are "param": the slot that its
+                                  name tells, or "random state"; NULL: none                */
 } ckr_tensor;
 
 typedef struct ckr_group {     /* a parameter group of the optimizer                   */
@@ -62598,6 +62600,31 @@ static ckr_result ckr__state_fill(ckr_ckpt *k, const ckr__dialect *d, const ckr_
     return d->read_fn(&k->ctx, k->dir, desc, &k->state);
 }
 
+/* What an export or a script's state dict calls no parameter: its tensors stay under their names,
+   as what they are stored, but are not counted as the model's. */
+static void ckr__tensors_by_name(ckr__ctx *c, ckr_state *s)
+{
+    ckr__map names = { c, NULL, 0, 0 };
+    uint64_t of;
+    if (!ckr__word_in("safetensors torch dcp", s->dialect)) return;
+    ckr__names_of(s, "param", &names);
+    for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(c); i++) {
+        ckr_tensor *t = s->tensors[i];
+        const char *optim = strstr(t->name, "optim"), *dot = strrchr(t->name, '.');
+        const char *state = optim ? strstr(optim, ".state.") : NULL;
+        if (strcmp(t->slot, "param") != 0 || ckr__flat_slot(&names, t->name, &of, &t->by_name))
+            continue;
+        t->by_name = NULL;
+        if (state && dot > state && (optim == t->name || optim[-1] == '.') &&
+            ckr__slot_named(dot + 1) != CKR__SLOT_UNKNOWN)
+            t->by_name = dot + 1;
+        else if (t->dtype == CKR_DTYPE_U8 && t->n_dims == 1 &&
+                 (t->shape[0] == 5056 || t->shape[0] == 5048))
+            t->by_name = "random state";
+    }
+    ckr__map_free(&names);
+}
+
 static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_open_desc *desc)
 {
     const ckr__dialect *own = d;       /* of what is found, where a reader knows several       */
@@ -62630,6 +62657,7 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
     }
     if (r == CKR_OK && !k->side) k->side = k->kept.record;
     if (r == CKR_OK) r = ckr__prog_read(k);
+    if (r == CKR_OK) ckr__tensors_by_name(c, &k->state);
     if (k->state.dialect) own = ckr__dialect_find(k->state.dialect);
     k->kept.as_file = own ? own->as_file : NULL;
     if (r == CKR_OK) r = ckr__side_schedule(c, &k->state, k->side);

@@ -58,7 +58,8 @@ _Split = _struct("ckr_split", ("axis", _i32), ("n_chunks", _u32), ("chunks", C.P
                  ("units", C.POINTER(_i64)), ("vocab", C.c_bool))
 _Tensor = _struct("ckr_tensor", ("name", _p), ("slot", _p), ("dtype", C.c_int), ("n_dims", _u32),
                   ("shape", C.POINTER(_i64)), ("split", _Split), ("pieces", C.c_void_p), ("n_pieces", _u32),
-                  ("index", _u32), ("requires_grad", C.c_bool), ("buffer", C.c_bool), ("stochastic", C.c_bool))
+                  ("index", _u32), ("requires_grad", C.c_bool), ("buffer", C.c_bool), ("stochastic", C.c_bool),
+                  ("by_name", _p))
 _Group = _struct("ckr_group", ("name", _p), ("params", C.POINTER(_p)), ("n_params", _u64), ("hyper", _node),
                  ("raw", _node))
 _Stream = _struct("ckr_stream", ("kind", _p), ("name", _p), ("scope", _p), ("observed", C.c_bool),

@@ -84,6 +84,9 @@ def facts(run, corpus):
     zoo, single = (run("inspect", corpus / "dcp" / name / "ckpt") for name in ("dcp_zoo2", "tt_single"))
     yield "a mixed slot has its dtypes", re.search(r"\d+ float32, \d+ \w+", zoo)
     yield "a topology is not half a number", "not recorded" in single
+    script = run("inspect", corpus / "dcp/dcp_net_fsdp3/ckpt")
+    yield "a script's moments and random states are no parameters", "4.84 K parameters" in script
+    yield "they are slots by their names", re.search(r"\n  random state +3 ", script)
     wide = run("plan", megatron, columns=160)
     longest = max(len(line) for line in wide.splitlines())
     yield "COLUMNS is heeded", 80 < longest <= 160 and len(wide.splitlines()) < len(plan.splitlines())

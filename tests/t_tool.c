@@ -254,6 +254,23 @@ static void lr_lost(void)
     CHECK(run("lr " CKPT " --to megatron") == 0 && !strstr(said, "TENSORS_ONLY"));
 }
 
+/* An export has no slots, and its moments are no parameters all the same. */
+static void exported(void)
+{
+    static const char *const names[] = { "all.safetensors", "all.pt" };
+    char line[200];
+    size_t i;
+    for (i = 0; i < 2; i++) {
+        snprintf(line, sizeof line, "export " CKPT " @/%s --slots all --quiet", names[i]);
+        CHECK(run(line) == 0);
+        snprintf(line, sizeof line, "inspect @/%s", names[i]);
+        shows(line, 0, "  model      26.5 K parameters, complete\n|  param            21    26,464 "
+                       "|  exp_avg          21    26,464 |  step             21        21 ");
+        snprintf(line, sizeof line, "inspect @/%s --json --tensors", names[i]);
+        shows(line, 0, "\"count\":84,\"params\":26464,|.exp_avg_sq\",\"slot\":\"param\"");
+    }
+}
+
 /* What was found and what is lost have no arrow to nothing; two digests have a line each. */
 static void values(void)
 {
@@ -433,6 +450,7 @@ int main(int argc, char **argv)
     RUN(diff);
     RUN(lr_lost);
     RUN(values);
+    RUN(exported);
     RUN(stats);
     RUN(settings);
 #if !defined(_WIN32)

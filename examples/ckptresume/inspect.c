@@ -18,6 +18,12 @@ static uint64_t tensor_elements(const ckr_tensor *t)
     return n;
 }
 
+/* Is it what the run trains? */
+static bool tensor_trained(const ckr_tensor *t)
+{
+    return !strcmp(t->slot, "param") && !t->buffer && !t->by_name;
+}
+
 /* Sums per slot in the order of appearance; a slot past SLOTS_SHOWN counts in the last row. */
 static size_t slot_sums(const ckr_state *s, slot_sum *sums)
 {
@@ -26,10 +32,11 @@ static size_t slot_sums(const ckr_state *s, slot_sum *sums)
     for (i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
         const uint64_t elements = tensor_elements(t);
-        for (k = 0; k < n && strcmp(sums[k].slot, t->slot) != 0; k++) {}
+        const char *slot = t->by_name ? t->by_name : t->slot;
+        for (k = 0; k < n && strcmp(sums[k].slot, slot) != 0; k++) {}
         if (k == n && n < SLOTS_SHOWN) {
             memset(&sums[n], 0, sizeof sums[n]);
-            sums[n++].slot = t->slot;
+            sums[n++].slot = slot;
         } else if (k == n) {
             k = n - 1;
             sums[k].slot = "(others)";
@@ -144,7 +151,7 @@ static void inspect_json_tensors(json *w, const listed *l, bool list, const ckr_
     uint64_t i, params = 0, bytes = 0;
     for (i = 0; i < s->n_tensors; i++) {
         const uint64_t n = tensor_elements(s->tensors[i]);
-        if (!strcmp(s->tensors[i]->slot, "param") && !s->tensors[i]->buffer) params += n;
+        if (tensor_trained(s->tensors[i])) params += n;
         bytes += n * ckr_dtype_size(s->tensors[i]->dtype);
     }
     json_dict(w, "tensors");
@@ -291,7 +298,7 @@ static void inspect_model(text *t, const ckr_state *s)
     for (i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *x = s->tensors[i];
         uint64_t have = 0;
-        if (strcmp(x->slot, "param") != 0 || x->buffer) continue;
+        if (!tensor_trained(x)) continue;
         for (k = 0; k < x->n_pieces; k++) {
             uint64_t volume = !x->pieces[k].replica;
             for (d = 0; d < x->n_dims; d++) volume *= (uint64_t)x->pieces[k].count[d];
