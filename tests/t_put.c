@@ -3,6 +3,7 @@
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "t.h"
+#include "memio.h"
 
 #define CHECK_AT(x, ...) t_check((x) ? true : false, __FILE__, __LINE__, __VA_ARGS__)
 
@@ -984,6 +985,93 @@ static void described_wrong(void)
     forget(&d);
 }
 
+/* Two splices in a row, each saved and resumed: the LR is the decided one to the last bit. */
+static void described_spliced(void)
+{
+    const char *const totals[] = { "80", "70" };
+    double want[100] = { 0 }, have[100];
+    char path[600];
+    described d;
+    snprintf(path, sizeof path, "%s/described_spliced", tmp);
+    begun(&d, 0, 1);
+    run_saved(&d, 1, path);
+    forget(&d);
+    for (int k = 0; k < 3; k++) {
+        const ckr_setting set = { NULL, "total_steps", totals[k < 2 ? k : 0] };
+        ckr_target to = CKR_ZERO;
+        ckr_plan *p = NULL;
+        describe(&d, 0, 1);
+        CHECK_OK(ckr_run_resume(&d.x, path, NULL, &e), &e);
+        CHECK_OK(ckr_schedule_values(d.x.schedule, CKR_COLUMN_LR, 1, 100, have, NULL, &e), &e);
+        for (int64_t u = d.x.updates - 10; k && u < atoi(totals[k - 1]); u++)
+            CHECK_AT(have[u] == want[u], "decision %d, update %d: %.17g, not %.17g", k, (int)u + 1,
+                     have[u], want[u]);
+        to.sets = &set;
+        to.n_sets = 1;
+        to.lr_policy = CKR_LR_SPLICE;
+        if (k < 2 && CHECK_OK(ckr_plan_decide(d.x.source, &to, &p, &e), &e)) {
+            d.x.schedule = ckr_plan_info(p)->after;
+            CHECK_OK(ckr_schedule_values(d.x.schedule, CKR_COLUMN_LR, 1, 100, want, NULL, &e), &e);
+            d.x.updates += 10;
+            run_saved(&d, 1, path);
+        }
+        ckr_plan_free(p);
+        forget(&d);
+    }
+}
+
+/* A save or a resume whose n-th call of a kind fails: an error of the right class, nothing leaks,
+   the run is as it was, and so is what was saved. True: it did not come to that call. */
+static bool described_fault(described *d, memio *mem, bool save, int kind, unsigned long n)
+{
+    faulty f;
+    ckr_env env = faulty_env(&f, memio_io(mem));
+    ckr_result r;
+    f.kind = kind;
+    f.at = n;
+    f.sys = EIO;
+    d->x.env = &env;
+    r = save ? ckr_run_save(&d->x, "/w/run", &e) : ckr_run_resume(&d->x, "/w/run", NULL, &e);
+    if (r == CKR_OK) {
+        if (!save) ckr_run_end(&d->x);
+    } else {
+        CHECK_AT(r == (kind == FAULT_ALLOC ? CKR_E_NOMEM : CKR_E_IO) && e.code == r,
+                 "kind %d, call %lu: %d, %s", kind, n, (int)r, e.text);
+        CHECK(save || (!d->x.source && !d->x.given && !d->x.updates));
+    }
+    CHECK_AT(f.blocks == 0 && f.bytes == 0 && f.handles == 0, "kind %d, call %lu: %ld blocks", kind,
+             n, f.blocks);
+    d->x.env = NULL;
+    return r == CKR_OK;
+}
+
+static void described_faults(void)
+{
+    static const int kinds_of[] = { FAULT_ALLOC, FAULT_OPEN, FAULT_READ, FAULT_WRITE };
+    memio mem;
+    described d, x;
+    memset(&mem, 0, sizeof mem);
+    memio_add(&mem, "/w", true);
+    begun(&d, 0, 1);
+    CHECK(described_fault(&d, &mem, true, -1, 0));
+    describe(&x, 0, 1);
+    for (size_t k = 0; k < 2 * sizeof kinds_of / sizeof *kinds_of; k++) {
+        const bool save = k & 1;
+        unsigned long n = 1;
+        while (!described_fault(save ? &d : &x, &mem, save, kinds_of[k / 2], n)) {
+            if (!save) x.x.updates = 0;
+            n++;
+        }
+        CHECK_AT(n > 1 || kinds_of[k / 2] == (save ? FAULT_READ : FAULT_WRITE), "kind %d",
+                 kinds_of[k / 2]);
+        x.x.updates = 0;
+    }
+    CHECK(described_fault(&x, &mem, false, -1, 0) && x.at == d.at && x.w[5] == d.w[5]);
+    forget(&x);
+    forget(&d);
+    memio_free(&mem);
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -1004,6 +1092,8 @@ int main(int argc, char **argv)
     RUN(described_runs);
     RUN(described_fails);
     RUN(described_wrong);
+    RUN(described_spliced);
+    RUN(described_faults);
     t_remove_tree(tmp);
     return t_end();
 }
