@@ -31067,7 +31067,7 @@ CKR_API int64_t ckr_schedule_run_end(const ckr_schedule *s)
    goes below 0. The run has to end before. */
 static ckr_result ckr__decide_behind(ckr__decide *d)
 {
-    const ckr__schedules *from = ckr__schedules_of(d->src->dialect);
+    const ckr__schedules *to = ckr__schedules_of(d->t->dialect ? d->t->dialect : d->src->dialect);
     ckr_schedule own = *d->after;
     const uint64_t n = own.n_lanes;
     const double end = ckr__sched_end(d->after);
@@ -31087,7 +31087,7 @@ static ckr_result ckr__decide_behind(ckr__decide *d)
             worse = worse || b[i] < 0 || b[i] > a[i] * (1 + 1e-9) + 1e-300;
     }
     if (r != CKR_OK || !worse) return r;
-    if (from && from->ends && ckr__is_function(d->after) &&
+    if (to && to->ends && ckr__is_function(d->after) &&
         (double)ckr__run_end(d->after, d->done) < ckr__sched_done(&own, end) + 2)
         return CKR_OK;
     ckr__sprint(at, sizeof at, "update %.0f", ckr__sched_done(&own, end) + 2);
@@ -32644,6 +32644,15 @@ static void ckr__plan_named(ckr_plan *p, const ckr_state *s)
     ckr__map_free(&names);
 }
 
+/* What a schedule would do is no matter where the target holds none. */
+static void ckr__plan_unsay(ckr_plan *p, const char *code)
+{
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < p->n_notes; i++)
+        if (strcmp(p->notes[i].code, code) != 0) p->notes[n++] = p->notes[i];
+    p->n_notes = n;
+}
+
 /* Describes the files. What has no bounds but takes slots writes any names; what needs no groups
    (llm.c) has slots of its own, which it finds by these names itself. */
 static ckr_result ckr__plan_emit(ckr_plan *p, const ckr__dialect *d)
@@ -32673,6 +32682,7 @@ static ckr_result ckr__plan_emit(ckr_plan *p, const ckr__dialect *d)
     }
     d->emit_fn(&p->ctx, given, &p->target, &p->out);
     ckr__out_unmake(&p->out);
+    if (p->out.unscheduled) ckr__plan_unsay(p, "CKR_W_LR_REBOUND");
     if (s != &p->state) p->out.renamed = true;
     return p->ctx.err->code;
 }

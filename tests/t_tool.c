@@ -254,6 +254,30 @@ static void lr_lost(void)
     CHECK(run("lr " CKPT " --to megatron") == 0 && !strstr(said, "TENSORS_ONLY"));
 }
 
+/* What a schedule does behind its end is told of the run that will have it. */
+static void rebound(void)
+{
+#define COSINE " --to-schedule transformers:cosine,num_warmup_steps=2,num_training_steps=20 " \
+    "--max-lr-jump 99"
+    static const struct { const char *command; bool said; } rows[] = {
+        { "plan tests/data/accelerate/acc024_w2/ckpt", true },
+        { "lr tests/data/accelerate/acc024_w2/ckpt", true },
+        { "plan tests/data/accelerate/acc024_w2/ckpt --to dcp", false },
+        { "plan tests/data/accelerate/acc024_w2/ckpt --to safetensors", false },
+        { "lr tests/data/accelerate/acc024_w2/ckpt --to safetensors", false },
+        { "plan tests/data/accelerate/acc024_w2/ckpt --to torch", true },
+        { "plan " CKPT " --to torch" COSINE, true },
+        { "plan " CKPT " --to accelerate" COSINE, true },
+        { "plan " CKPT " --to hf_trainer" COSINE, false }      /* its run ends with it      */
+    };
+    size_t i;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        run(rows[i].command);
+        t_check((strstr(said, "CKR_W_LR_REBOUND") != NULL) == rows[i].said, __FILE__, __LINE__,
+                "%s: %.1200s", rows[i].command, said);
+    }
+}
+
 /* An export has no slots, and its moments are no parameters all the same. */
 static void exported(void)
 {
@@ -451,6 +475,7 @@ int main(int argc, char **argv)
     RUN(lr_lost);
     RUN(values);
     RUN(exported);
+    RUN(rebound);
     RUN(stats);
     RUN(settings);
 #if !defined(_WIN32)

@@ -300,7 +300,10 @@ static int lr_verb(job *j, const ckr_state *saved, const ckr_plan *plan, const c
     f = &shown;
     kept = (ckr_note *)malloc((size_t)f->n_notes * sizeof *kept + 1);
     if (!kept) return out_of_memory(j);
-    for (i = 0; i < f->n_notes; i++) if (lr_note(&f->notes[i])) kept[n_kept++] = f->notes[i];
+    for (i = 0; i < f->n_notes; i++)
+        if (lr_note(&f->notes[i]) &&
+            !(lost.schedule && !strcmp(f->notes[i].code, "CKR_W_LR_REBOUND")))
+            kept[n_kept++] = f->notes[i];
     notes = report_of(kept, n_kept, held, n);
     code = curves_make(j, saved, f, lost, &c);
     if (code == CODE_DONE) code = lr_show(j, &c, &notes);
