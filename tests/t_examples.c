@@ -259,6 +259,8 @@ static void tool_settings(void)
     CHECK_STR(said, "mine\n");
     CHECK_INT(shell("%s %s/told --force && cat %s/told", call, tmp, tmp), 0);
     CHECK(strstr(said, "micro_batch_size") != NULL);
+    CHECK_INT(shell("rm -r %s/out && : > %s/told && %s %s/told && test -s %s/told", tmp, tmp, call,
+                    tmp, tmp), 0);
     CHECK_INT(shell("cd %s && rm -r in out link told", tmp), 0);
 }
 

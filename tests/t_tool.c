@@ -103,6 +103,7 @@ static void help(void)
     says("plan --help", 0, "Random streams:\n  --rng POLICY");
     says("help lr", 0, "--to DIALECT|STEP");
     says("help schedules", 0, "total_training_steps:i! lr:v\n");
+    says("help schedules", 0, "lr and max_lr) one");
     says("help schedules", 0, "\ntorch:\n  StepLR             step_size:i! gamma:f");
     says("help dialects", 0, "layouts: torch torch_dist; --vpp");
     says("help dialects", 0, "torchtune          read only\n");

@@ -184,8 +184,9 @@ static void topic_schedules(const doc *d)
     doc_para(d, "A schedule is KIND:key=value,... or, of a framework with several, "
              "KIND:NAME,key=value,... in the framework's own names. A key's type: i integer, f "
              "number, s text, b true or false, v a number or [one,per,group], m [numbers], d "
-             "[{schedules}]; one with ! must be given. updates_per_step=N: the script steps it "
-             "once in N updates.");
+             "[{schedules}]; one with ! must be given, and of names for the same thing (steps and "
+             "total_steps, lr and max_lr) one. updates_per_step=N: the script steps it once in N "
+             "updates.");
     doc_line(d, "--schedule transformers:cosine,num_warmup_steps=15,num_training_steps=140");
     doc_line(d, "--to-schedule torchtitan:steps=2000,warmup_steps=40,decay_type=linear");
     for (i = 0; ckr_schedule_form_at(i, &f); i++) {

@@ -373,13 +373,14 @@ static bool path_within(const char *file, const char *path)
     return in;
 }
 
-/* Is there something? *regular: a file, or nothing. */
-static bool path_there(const char *path, bool *regular)
+/* Is there something that a new file would replace? Of an empty one nothing is lost: a shell makes
+   it for >. *regular: a file, or nothing. */
+static bool path_filled(const char *path, bool *regular)
 {
     struct stat at;
     const bool there = stat(path, &at) == 0;
     *regular = !there || (at.st_mode & S_IFMT) == S_IFREG;
-    return there;
+    return there && at.st_size > 0;
 }
 
 /* Neither an input nor the output is overwritten. */
@@ -432,7 +433,7 @@ static bool settings_write(job *j, outcome *o, settings_file *to)
     bool ok, regular;
     char why[200];
     if (!to->path || o->refused) return true;
-    if (path_there(to->path, &regular) && regular && !j->o.target.force)
+    if (path_filled(to->path, &regular) && regular && !j->o.target.force)
         return settings_refuse(j, o, CKR_E_REFUSED, CKR_ITEM_OUTPUT_EXISTS,
                                "the file of --settings exists",
                                "--force replaces it, as it does OUT");
