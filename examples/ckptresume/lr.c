@@ -230,16 +230,16 @@ static lr_lost lr_lose(const ckr_plan_facts *f, const ckr_plan_facts *w, ckr_not
         if (v < least) least = v;
         if (v > most) most = v;
     }
-    if (least < most) snprintf(lr, sizeof lr, ", %.6g to %.6g", least, most);
-    else if (least == most) snprintf(lr, sizeof lr, ", %.6g", most);
+    if (least < most) snprintf(lr, sizeof lr, "%.6g to %.6g", least, most);
+    else if (least == most) snprintf(lr, sizeof lr, "%.6g", most);
     for (i = 0; i < n; i++) {
         if (strcmp(held[i].code, "CKR_W_TENSORS_ONLY") != 0) continue;
         lost.schedule = true;
         snprintf(why, cap, lost.groups
-                     ? "%s: the coming run starts with the LR that its script sets; this run would "
-                       "go on with that of its next update%s"
-                     : "%s: the coming run starts with the LR of its groups%s, and keeps it unless "
-                       "its script makes a scheduler", held[i].reason, lr);
+                     ? "%s: the coming run starts with the LR that its script sets%s%s"
+                     : "%s: the coming run starts with the LR of its groups%s%s, and keeps it "
+                       "unless its script makes a scheduler", held[i].reason,
+                 !*lr ? "" : lost.groups ? "; the saved run would go on with " : ", ", lr);
         held[i].reason = why;
     }
     return lost;
