@@ -249,7 +249,8 @@ static void lr_lost(void)
           "|CKR_W_TENSORS_ONLY  schedule  nanotron\n"
           "|LR of its groups, 0.00184286, and keeps");
     shows("lr " CKPT " --to safetensors", 0, "    18   0.00132857           ?        ?\n"
-          "|CKR_W_TENSORS_ONLY  schedule|script|sets; the saved run would |go on with 0.00184286\n");
+          "|CKR_W_TENSORS_ONLY  schedule"
+          "|script|sets; the saved run would |go on with 0.00184286\n");
     CHECK(run("lr " CKPT " --to dcp --json") == 0);
     CHECK(strstr(said, "{\"step\":14,\"lr\":[null,null") != NULL);
     CHECK(run("lr " CKPT " --to megatron") == 0 && !strstr(said, "TENSORS_ONLY"));
