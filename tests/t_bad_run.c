@@ -345,6 +345,19 @@ static void null_of_checkpoints(ckr_ckpt *c, ckr_plan *p)
     CHECK(!ckr_plan_info(NULL) && !ckr_rng_find(NULL, 0, "numpy", "default"));
 }
 
+static void null_of_runs(void)
+{
+    ckr_run run = CKR_ZERO;
+    REFUSED("run", ckr_run_begin(NULL, COSINE, e));
+    REFUSED("schedule", ckr_run_begin(&run, NULL, e));
+    REFUSED("run", ckr_run_resume(NULL, "x", NULL, e));
+    REFUSED("path", ckr_run_resume(&run, NULL, NULL, e));
+    REFUSED("run", ckr_run_save(NULL, "x", e));
+    REFUSED("path", ckr_run_save(&run, NULL, e));
+    ckr_run_end(NULL);
+    CHECK(!run.source && !run.schedule && !run.given);
+}
+
 static void null_of_values(const ckr_schedule *s)
 {
     ckr_rng *r = (ckr_rng *)malloc(ckr_rng_size());
@@ -443,9 +456,28 @@ static void nulls(void)
     if (!c || !CHECK_OK(ckr_plan_create(c, NULL, 0, &p, &err), &err)) return;
     null_of_checkpoints(c, p);
     null_of_values(ckr_ckpt_schedule(c, 0));
+    null_of_runs();
     CHECK(ckr_ckpt_state(c)->n_tensors == 1 && ckr_ckpt_state(c)->n_groups == 1);
     ckr_plan_free(p);
     ckr_ckpt_close(c);
+}
+
+/* A checkpoint without what the run has. */
+static void another_run(void)
+{
+    static float value;
+    ckr_run_tensor t = CKR_ZERO;
+    ckr_run run = CKR_ZERO;
+    t.name = "nowhere";
+    t.slot = "param";
+    t.dtype = CKR_DTYPE_F32;
+    t.data = &value;
+    run.tensors = &t;
+    run.n_tensors = 1;
+    bad_is(ckr_run_resume(&run, "tests/data/llmc/uneven/truth.safetensors", NULL, &err), &err,
+           "run", bad(CKR_ITEM_RUN_DIFFERS, "", CKR_NO_OFFSET, "nowhere"));
+    CHECK(!run.source && !run.schedule);
+    ckr_run_end(&run);
 }
 
 /* Values that are none, in a target and in what is wanted of random streams. */
@@ -1332,6 +1364,7 @@ int main(int argc, char **argv)
     RUN(schedules_refused);
     RUN(nulls);
     RUN(all_nulls);
+    RUN(another_run);
     RUN(no_choices);
     RUN(no_such_parameters);
     RUN(puts_without_memory);
