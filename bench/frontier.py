@@ -197,7 +197,7 @@ META, FILES = "torch.distributed.checkpoint.metadata", "torch.distributed.checkp
 
 
 class Titan:
-    """What TorchTitan 0.3 puts into a checkpoint of FSDP over `ranks`: of each rank, the bytes it writes, then its chunks."""
+    """TorchTitan 0.3, FSDP over `ranks`: what each rank writes, bytes first, then its chunks."""
 
     def __init__(self, ranks, layers, hidden):
         self.ranks, self.params = ranks, list(llama(hidden, layers))
