@@ -25,19 +25,6 @@ static bool is_within(const options *o, const ckr_tensor_diff *x)
     return x->max_abs <= o->tolerate;
 }
 
-static uint64_t elements_of(const ckr_tensor *t)
-{
-    uint64_t n = 1;
-    uint32_t i;
-    for (i = 0; i < t->n_dims; i++) n *= (uint64_t)t->shape[i];
-    return n;
-}
-
-static bool same_shape(const ckr_tensor *a, const ckr_tensor *b)
-{
-    return a->n_dims == b->n_dims && !memcmp(a->shape, b->shape, a->n_dims * sizeof *a->shape);
-}
-
 /* The place of an element of a tensor, axis by axis. */
 static void place_of(const ckr_tensor *t, uint64_t element, int64_t place[CKR_MAX_DIMS])
 {
@@ -46,118 +33,6 @@ static void place_of(const ckr_tensor *t, uint64_t element, int64_t place[CKR_MA
         place[i] = (int64_t)(element % (uint64_t)t->shape[i]);
         element /= (uint64_t)t->shape[i];
     }
-}
-
-/* >>diff.json ----------------------------------------------------------------- */
-
-static void json_sides(json *w, const ckr_tensor_diff *x)
-{
-    json_list(w, "dtype");
-    json_string(w, x->a ? ckr_dtype_name(x->a->dtype) : NULL);
-    json_string(w, x->b ? ckr_dtype_name(x->b->dtype) : NULL);
-    json_close(w, "]");
-    json_list(w, "shape");
-    if (x->a) json_shape(w, x->a->n_dims, x->a->shape);
-    else json_raw(w, "null");
-    if (x->b) json_shape(w, x->b->n_dims, x->b->shape);
-    else json_raw(w, "null");
-    json_close(w, "]");
-}
-
-static void json_distance(json *w, const ckr_tensor_diff *x)
-{
-    int64_t place[CKR_MAX_DIMS];
-    const bool any = x->as != CKR_DTYPE_NONE;
-    json_pair_uint(w, "elements", x->n_elements);
-    json_key(w, "max_abs");
-    if (any) json_double(w, x->max_abs);
-    else json_raw(w, "null");
-    if (x->max_ulp == CKR_NO_ULP) json_pair(w, "max_ulp", NULL);
-    else json_pair_uint(w, "max_ulp", x->max_ulp);
-    json_pair(w, "as", any ? ckr_dtype_name(x->as) : NULL);
-    json_pair_uint(w, "signs", x->n_signs);
-    json_key(w, "worst");
-    if (!any || !x->n_elements) {
-        json_raw(w, "null");
-        return;
-    }
-    place_of(x->a, x->worst, place);
-    json_open(w, "{");
-    json_key(w, "index");
-    json_shape(w, x->a->n_dims, place);
-    json_key(w, "a");
-    json_double(w, x->worst_a);
-    json_key(w, "b");
-    json_double(w, x->worst_b);
-    json_close(w, "}");
-}
-
-static void json_tensors(json *w, const options *o, const ckr_diff *d, const char *key, int where,
-                         bool within)
-{
-    uint64_t i;
-    json_list(w, key);
-    for (i = 0; i < d->n_tensors; i++) {
-        const ckr_tensor_diff *x = &d->tensors[i];
-        if (x->where != where || is_within(o, x) != within) continue;
-        json_open(w, "{");
-        json_pair(w, "name", x->name);
-        json_pair(w, "slot", x->slot);
-        json_sides(w, x);
-        if (where == 0) json_distance(w, x);
-        json_close(w, "}");
-    }
-    json_close(w, "]");
-}
-
-/* Entries by what they are about: the code says it. */
-static const char *diff_section(const ckr_note *n)
-{
-    static const char *const key[] = { "groups", "schedules", "rng", "leftovers", "leftovers" };
-    static const char *const part[] = { "GROUP", "SCHED", "RNG", "LEFTOVER", "NOT_COMPARED" };
-    size_t i;
-    for (i = 0; i < COUNT_OF(part); i++)
-        if (strstr(n->code, part[i])) return key[i];
-    return "progress";
-}
-
-static void json_components(json *w, const char *key, uint32_t bits)
-{
-    static const char *const names[] = { "params", "optimizer", "groups", "schedule", "rng",
-                                         "progress", "data" };
-    size_t i;
-    json_list(w, key);
-    for (i = 0; i < COUNT_OF(names); i++)
-        if (bits >> i & 1) json_string(w, names[i]);
-    json_close(w, "]");
-}
-
-static void diff_json(job *j, const answer *r)
-{
-    static const char *const sections[] = { "groups", "schedules", "rng", "progress",
-                                            "leftovers" };
-    const ckr_diff *d = r->d;
-    json w;
-    size_t k;
-    uint64_t i;
-    json_begin(&w, &j->out);
-    json_key(&w, "same");
-    json_bool(&w, r->same);
-    json_components(&w, "both", d->both);
-    json_components(&w, "one", d->one);
-    json_dict(&w, "tensors");
-    json_tensors(&w, &j->o, d, "only_a", -1, false);
-    json_tensors(&w, &j->o, d, "only_b", 1, false);
-    json_tensors(&w, &j->o, d, "different", 0, false);
-    if (j->o.tolerance) json_tensors(&w, &j->o, d, "within", 0, true);
-    json_close(&w, "}");
-    for (k = 0; k < COUNT_OF(sections); k++) {
-        json_list(&w, sections[k]);
-        for (i = 0; i < d->n_others; i++)
-            if (!strcmp(diff_section(&d->others[i]), sections[k])) json_entry(&w, &d->others[i]);
-        json_close(&w, "]");
-    }
-    json_end(&w);
 }
 
 /* >>diff.slots ---------------------------------------------------------------- */
@@ -229,34 +104,32 @@ static void slots_sum(slot_lines *s, const options *o, const answer *r)
     }
 }
 
-static void slots_text(text *t, const slot_lines *s)
+/* For the eye a line for each slot. */
+static void slots_show(show *w, const slot_lines *s)
 {
-    static const char *const titles[] = { "slot", "in both", "different", "only A", "only B",
-                                          "max abs", "max ulp" };
     uint64_t n;
     size_t i;
-    table b;
     int k;
-    if (!s->n) return;
-    text_str(t, "\n");
-    table_begin(&b, 7, 126, titles);
+    if (!w->t || !s->n) return;
+    show_line(w, NULL, "");
+    show_table(w, "slot|>in both|>different|>only A|>only B|>max abs={max_abs?-}|>max ulp={ulp?-}");
     for (i = 0; i < s->n; i++) {
         const slot_line *l = &s->line[i];
-        table_text(&b, l->slot);
+        show_dict(w, NULL);
+        show_str(w, "slot", l->slot);
         for (k = 0, n = 0; k < 2; k++)     /* a master may stand beside a parameter          */
             if (l->n[k] > l->only[k] + n) n = l->n[k] - l->only[k];
-        table_count(&b, n);
-        table_count(&b, l->differ);
-        table_count(&b, l->only[0]);
-        table_count(&b, l->only[1]);
-        text_fmt(&b.cell, l->any ? "%.3g" : "-", l->max_abs);
-        table_cell(&b);
-        if (l->digits) text_fmt(&b.cell, "over 2^%u", l->digits);
-        else if (l->ulp) text_count(&b.cell, l->max_ulp);
-        else text_str(&b.cell, "-");
-        table_cell(&b);
+        show_count(w, "in both", n);
+        show_count(w, "different", l->differ);
+        show_count(w, "only A", l->only[0]);
+        show_count(w, "only B", l->only[1]);
+        if (l->any) show_double(w, "max_abs", l->max_abs, "%.3g");
+        if (l->digits) text_fmt(show_text(w, "ulp"), "over 2^%u", l->digits);
+        else if (l->ulp) show_count(w, "ulp", l->max_ulp);
+        show_cells(w);
+        show_close(w);
     }
-    table_end(&b, t);
+    show_table_end(w);
 }
 
 /* >>diff.worst ---------------------------------------------------------------- */
@@ -326,178 +199,240 @@ static void pair_text(text *t, const ckr_tensor_diff *x)
     text_fmt(t, "%s -> %s", a, b);
 }
 
-static void worst_values(text *t, const ckr_tensor_diff *x)
+/* >>diff.tensor --------------------------------------------------------------- */
+
+/* Where the two are furthest apart: "at [0,3]: 0.1 -> 0.2" */
+static void tensor_worst(show *w, const ckr_tensor_diff *x)
 {
-    const bool values = !isnan(x->worst_a) || !isnan(x->worst_b);
+    const bool none = isnan(x->worst_a) && isnan(x->worst_b);
     int64_t place[CKR_MAX_DIMS];
+    text *t;
     uint32_t i;
-    if (values && elements_of(x->a) == 1) {
-        pair_text(t, x);
-        return;
-    }
-    text_count(t, x->n_elements);
-    text_str(t, " of ");
-    text_count(t, elements_of(x->a));
-    text_str(t, " differ");
-    if (!(x->max_abs > 0) && !isnan(x->max_abs)) {
-        text_str(t, ", zeros, in sign only");
-        return;
-    }
-    if (x->n_signs) {
-        text_str(t, ", ");
-        text_count(t, x->n_signs);
-        text_str(t, " in sign");
-    }
-    if (isnan(x->max_abs)) {
-        text_str(t, ", some are NaN");
-    } else {
-        if (x->max_ulp != CKR_NO_ULP && !digits_over(x)) {
-            text_str(t, ", ");
-            text_count(t, x->max_ulp);
-            text_str(t, " ulp");
-        }
-        text_fmt(t, ", max abs %.3g", x->max_abs);
-    }
-    if (!values) return;
     place_of(x->a, x->worst, place);
+    show_dict(w, "worst");
+    show_shape(w, "index", x->a->n_dims, place);
+    show_double(w, "a", x->worst_a, "%g");
+    show_double(w, "b", x->worst_b, "%g");
+    if (w->t) pair_text(show_text(w, "pair"), x);
+    t = show_text(w, "at");
     for (i = 0; i < x->a->n_dims; i++)
-        text_fmt(t, "%s%lld%s", i ? "," : " at [", (long long)place[i],
+        text_fmt(t, "%s%lld%s", i ? "," : "[", (long long)place[i],
                  i + 1 < x->a->n_dims ? "" : "]");
-    text_str(t, ": ");
-    pair_text(t, x);
+    show_close_as(w, none ? "" : tensor_elements(x->a) == 1 ? "{pair}" : "at {at}: {pair}");
 }
 
-static void worst_text(text *t, const ckr_tensor_diff *x)
+/* What there is to say of two tensors' values. */
+static const char *tensor_words(const ckr_tensor_diff *x)
 {
-    const ckr_tensor *a = x->a ? x->a : x->b, *b = x->b ? x->b : x->a;
-    if (strcmp(a->slot, x->slot) != 0) text_str(t, "A has the parameter only: ");
-    if (strcmp(b->slot, x->slot) != 0) text_str(t, "B has the parameter only: ");
-    if (x->where) text_str(t, x->where < 0 ? "only in A: " : "only in B: ");
-    if (x->where || a->dtype != b->dtype) text_str(t, ckr_dtype_name(a->dtype));
-    if (a->dtype != b->dtype) text_fmt(t, " -> %s", ckr_dtype_name(b->dtype));
-    if (x->where || !same_shape(a, b)) {
-        text_str(t, x->where ? ", " : a->dtype != b->dtype ? ", shape " : "shape ");
-        text_shape(t, a->n_dims, a->shape);
-    }
-    if (!same_shape(a, b)) {
-        text_str(t, " -> ");
-        text_shape(t, b->n_dims, b->shape);
-    }
-    if (x->where) return;
-    if (x->as == CKR_DTYPE_NONE)
-        text_str(t, ": their values are not compared");
-    else if (a->dtype != b->dtype)
-        text_fmt(t, x->n_elements ? "; as %s " : ", equal as %s", ckr_dtype_name(x->as));
-    if (x->as != CKR_DTYPE_NONE && x->n_elements) worst_values(t, x);
+    if (x->as == CKR_DTYPE_NONE) return ": their values are not compared";
+    if (!x->n_elements) return "[, equal as {cast}]";
+    if (tensor_elements(x->a) == 1 && (!isnan(x->worst_a) || !isnan(x->worst_b)))
+        return "[; as {cast} ]{worst}";
+    if (!(x->max_abs > 0) && !isnan(x->max_abs))
+        return "[; as {cast} ]{elements} of {all} differ, zeros, in sign only";
+    return isnan(x->max_abs)
+               ? "[; as {cast} ]{elements} of {all} differ[, {signs} in sign], some are NaN"
+                 "[ {worst}]"
+               : "[; as {cast} ]{elements} of {all} differ[, {signs} in sign][, {max_ulp} ulp], "
+                 "max abs {max_abs}[ {worst}]";
 }
 
-static void worsts_text(text *t, const options *o, slot_lines *s, const answer *r)
+static void tensor_distance(show *w, const ckr_tensor_diff *x)
 {
-    const uint64_t limit = o->limit ? o->limit : o->verbose ? UINT64_MAX : LIMIT_USUAL;
+    const bool any = x->as != CKR_DTYPE_NONE;
+    show_count(w, "elements", x->n_elements);
+    if (any) show_double(w, "max_abs", x->max_abs, "%.3g");
+    else show_null(w, "max_abs");
+    if (x->max_ulp == CKR_NO_ULP) show_null(w, "max_ulp");
+    else show_count(w, "max_ulp", x->max_ulp);
+    show_str(w, "as", any ? ckr_dtype_name(x->as) : NULL);
+    show_count(w, "signs", x->n_signs);
+    if (any && x->n_elements) tensor_worst(w, x);
+    else show_null(w, "worst");
+    text_count(show_text(w, "all"), tensor_elements(x->a));
+    if (digits_over(x)) show_word(w, "max_ulp", "");
+    if (!x->n_signs) show_word(w, "signs", "");
+    if (x->a->dtype != x->b->dtype) show_words(w, "cast", "{as}");
+    show_words(w, "values", tensor_words(x));
+}
+
+/* Two of them as one fact: that which is there, both where they differ. */
+static void tensor_sides(show *w, const ckr_tensor_diff *x)
+{
+    const char *both = x->where ? "{a}{b}" : "[{a!b} -> {b}]";
+    show_list(w, "dtype");
+    show_str(w, "a", x->a ? ckr_dtype_name(x->a->dtype) : NULL);
+    show_str(w, "b", x->b ? ckr_dtype_name(x->b->dtype) : NULL);
+    show_close_as(w, both);
+    show_list(w, "shape");
+    if (x->a) show_shape(w, "a", x->a->n_dims, x->a->shape);
+    else show_null(w, "a");
+    if (x->b) show_shape(w, "b", x->b->n_dims, x->b->shape);
+    else show_null(w, "b");
+    show_close_as(w, both);
+}
+
+static void tensor_show(show *w, const ckr_tensor_diff *x)
+{
+    const bool cast = !x->where && x->a->dtype != x->b->dtype;
+    show_dict(w, NULL);
+    show_str(w, "name", x->name);
+    show_str(w, "slot", x->slot);
+    tensor_sides(w, x);
+    if (x->where == 0) tensor_distance(w, x);
+    if (strcmp((x->a ? x->a : x->b)->slot, x->slot) != 0)
+        show_word(w, "only_a", "A has the parameter only: ");
+    if (strcmp((x->b ? x->b : x->a)->slot, x->slot) != 0)
+        show_word(w, "only_b", "B has the parameter only: ");
+    show_line(w, NULL, "  {*name}  {slot}");
+    show_put(w, NULL, "      ");
+    show_wrap(w, 6, 6, x->where < 0   ? "{only_a}{only_b}only in A: {dtype}, {shape}"
+                       : x->where > 0 ? "{only_a}{only_b}only in B: {dtype}, {shape}"
+                       : cast         ? "{only_a}{only_b}{dtype}[, shape {shape}]{values}"
+                                      : "{only_a}{only_b}[shape {shape}]{values}");
+    show_close(w);
+}
+
+/* The document has all tensors, in its lists; */
+static void tensors_listed(show *w, const options *o, const ckr_diff *d, const char *key, int where,
+                           bool within)
+{
+    uint64_t i;
+    show_list(w, key);
+    for (i = 0; i < d->n_tensors && show_room(w, i, 0); i++)
+        if (d->tensors[i].where == where && is_within(o, &d->tensors[i]) == within)
+            tensor_show(w, &d->tensors[i]);
+    show_close(w);
+}
+
+/* the eye has the worst of each slot. */
+static void tensors_worst(show *w, const options *o, slot_lines *s, const answer *r)
+{
+    const uint64_t limit = o->limit ? o->limit : show_most(w, LIMIT_USUAL);
     size_t n, i;
-    worst *list = worst_list(o, s, r, &n);
-    if (!list) t->failed = true;
-    if (n) text_str(t, "\n");
-    for (i = 0; i < n && i < limit; i++) {
-        text line;
-        memset(&line, 0, sizeof line);
-        text_str(t, "  ");
-        text_paint(t, PAINT_BOLD);
-        text_clean(t, list[i].x->name);
-        text_plain(t);
-        text_str(t, "  ");
-        text_clean(t, list[i].x->slot);
-        text_str(t, "\n");
-        worst_text(&line, list[i].x);
-        text_pad(t, 6);
-        text_wrapped(t, &line, 6, 6);
-    }
-    if (i < n) {
-        text_str(t, "  and ");
-        text_count(t, n - i);
-        text_str(t, " more (--limit all lists them)\n");
-    }
+    worst *list;
+    if (!w->t) return;
+    list = worst_list(o, s, r, &n);
+    if (!list) w->t->failed = true;
+    if (n) show_line(w, NULL, "");
+    for (i = 0; i < n && i < limit; i++) tensor_show(w, list[i].x);
+    show_rest(w, n - i, " (--limit all lists them)");
     free(list);
 }
 
-/* >>diff.text ----------------------------------------------------------------- */
+/* >>diff.answer --------------------------------------------------------------- */
 
-/* "groups, schedules"; of the tensors nothing is said here. */
-static void components_text(text *t, uint32_t bits, const char *before)
+/* Entries by what they are about: the code says it. */
+static const char *diff_section(const ckr_note *n)
 {
-    static const char *const names[] = { "parameters", "optimizer state", "groups", "schedules",
-                                         "random streams", "progress", "places in the data" };
+    static const char *const key[] = { "groups", "schedules", "rng", "leftovers", "leftovers" };
+    static const char *const part[] = { "GROUP", "SCHED", "RNG", "LEFTOVER", "NOT_COMPARED" };
     size_t i;
-    for (i = 0; i < COUNT_OF(names); i++) {
+    for (i = 0; i < COUNT_OF(part); i++)
+        if (strstr(n->code, part[i])) return key[i];
+    return "progress";
+}
+
+/* Their names in the document, and those for the eye. */
+static const char *const components[][2] = {
+    { "params", "parameters" }, { "optimizer", "optimizer state" }, { "groups", "groups" },
+    { "schedule", "schedules" }, { "rng", "random streams" }, { "progress", "progress" },
+    { "data", "places in the data" }
+};
+
+static void components_list(show *w, const char *key, uint32_t bits)
+{
+    size_t i;
+    show_list(w, key);
+    for (i = 0; i < COUNT_OF(components); i++)
+        if (bits >> i & 1) show_str(w, "component", components[i][0]);
+    show_close(w);
+}
+
+static void components_text(text *t, uint32_t bits)
+{
+    const char *gap = "";
+    size_t i;
+    for (i = 0; i < COUNT_OF(components); i++) {
         if (!(bits >> i & 1)) continue;
-        text_str(t, before);
-        text_str(t, names[i]);
-        before = ", ";
+        text_fmt(t, "%s%s", gap, components[i][1]);
+        gap = ", ";
     }
 }
 
-static void result_text(text *t, const options *o, const answer *r)
+/* A path that is too long for the line stands below its name. */
+static void side_line(show *w, const char *name, const ckr_ckpt *c)
+{
+    text_painted(show_text(w, "side"), PAINT_DIM, name);
+    show_word(w, "path", ckr_ckpt_path(c));
+    show_put(w, NULL, "  {side}");
+    show_wrap(w, 2, 3, "          {path}");
+}
+
+static void result_show(show *w, const options *o, const answer *r)
 {
     const uint32_t tensors = CKR_PARAMS | CKR_OPTIMIZER;
-    const char *verdict = r->same ? "the same:" : "different:";
     uint64_t i, n = ckr_ckpt_state(r->a)->n_tensors;
-    text line;
-    memset(&line, 0, sizeof line);
-    label(t, "result");
-    text_painted(t, r->same ? PAINT_GREEN : PAINT_YELLOW, verdict);
-    text_str(&line, " ");
-    if (r->same && r->d->both & tensors) {
-        for (i = 0; i < r->d->n_tensors; i++)
-            n -= !strcmp(r->d->tensors[i].a->slot, r->d->tensors[i].slot);
-        text_plural(&line, n, "tensor", "tensors");
-        text_str(&line, " bit for bit");
-    }
-    if (r->same) components_text(&line, r->d->both & ~tensors, r->d->both & tensors ? ", " : "");
-    if (r->n_differ) text_plural(&line, r->n_differ, "tensor", "tensors");
-    if (r->n_beside) {
-        if (r->n_differ) text_str(&line, " and ");
-        text_plural(&line, r->n_beside, "entry", "entries");
-        text_str(&line, " beside the tensors");
-    }
-    text_wrapped(t, &line, 13, 13 + strlen(verdict));
-    if (r->n_within) {
-        label(t, "within");
-        text_str(t, o->tolerance);
-        text_str(t, ": ");
-        text_plural(t, r->n_within, "tensor", "tensors");
-        text_str(t, "\n");
-    }
+    show_flag(w, "same", r->same, "the same:", "different:", PAINT_YELLOW);
+    components_list(w, "both", r->d->both);
+    components_list(w, "one", r->d->one);
+    for (i = 0; r->same && i < r->d->n_tensors; i++)
+        n -= !strcmp(r->d->tensors[i].a->slot, r->d->tensors[i].slot);
+    if (r->same && r->d->both & tensors) text_count(show_text(w, "equal"), n);
+    if (r->same) components_text(show_text(w, "others"), r->d->both & ~tensors);
+    if (r->n_differ) text_count(show_text(w, "differ"), r->n_differ);
+    if (r->n_beside) text_count(show_text(w, "beside"), r->n_beside);
+    show_put(w, "result", "{same}");
+    show_wrap(w, 13, r->same ? 22 : 23,
+              r->same ? r->d->both & tensors ? " {equal tensor/tensors} bit for bit[, {others}]"
+                                             : " {others}"
+              : r->n_differ && r->n_beside
+                  ? " {differ tensor/tensors} and {beside entry/entries} beside the tensors"
+                  : "[ {differ tensor/tensors}][ {beside entry/entries} beside the tensors]");
+    text_count(show_text(w, "n"), r->n_within);
+    show_word(w, "tolerance", o->tolerance);
+    if (r->n_within) show_line(w, "within", "{tolerance}: {n tensor/tensors}");
     if ((r->d->both | r->d->one) == 127) return;
-    label(t, "neither");
-    components_text(&line, ~(r->d->both | r->d->one), "has ");
-    text_wrapped(t, &line, 13, 13);
+    components_text(show_text(w, "neither"), ~(r->d->both | r->d->one));
+    show_put(w, "neither", "");
+    show_wrap(w, 13, 13, "has {neither}");
 }
 
-/* As `label` has it; a path that is too long for the line stands below its name. */
-static void side_text(text *t, const char *name, const ckr_ckpt *c)
+static void others_show(show *w, const ckr_diff *d)
 {
-    text line;
-    memset(&line, 0, sizeof line);
-    text_pad(&line, 10);
-    text_clean(&line, ckr_ckpt_path(c));
-    text_str(t, "  ");
-    text_painted(t, PAINT_DIM, name);
-    text_wrapped(t, &line, 2, 3);
+    static const char *const sections[] = { "groups", "schedules", "rng", "progress",
+                                            "leftovers" };
+    size_t k;
+    uint64_t i;
+    for (k = 0; k < COUNT_OF(sections); k++) {
+        show_list(w, sections[k]);
+        for (i = 0; i < d->n_others && show_room(w, i, 0); i++)
+            if (!strcmp(diff_section(&d->others[i]), sections[k])) show_entry(w, &d->others[i]);
+        show_close(w);
+    }
 }
 
-static void diff_text(job *j, const answer *r)
+static void diff_show(job *j, const answer *r)
 {
     const report notes = report_of(r->d->others, r->d->n_others, NULL, 0);
-    text *t = &j->out;
     slot_lines slots;
-    if (j->o.quiet) return;
-    side_text(t, "A", r->a);
-    side_text(t, "B", r->b);
-    result_text(t, &j->o, r);
-    slots_sum(&slots, &j->o, r);
-    if (r->d->n_tensors || j->o.stat) slots_text(t, &slots);
-    worsts_text(t, &j->o, &slots, r);
-    if (!j->o.stat) report_text(t, &notes, "beside the tensors");
+    show w;
+    show_job(&w, j);
+    side_line(&w, "A", r->a);
+    side_line(&w, "B", r->b);
+    result_show(&w, &j->o, r);
+    if (w.t) slots_sum(&slots, &j->o, r);
+    if (r->d->n_tensors || j->o.stat) slots_show(&w, &slots);
+    show_dict(&w, "tensors");
+    tensors_listed(&w, &j->o, r->d, "only_a", -1, false);
+    tensors_listed(&w, &j->o, r->d, "only_b", 1, false);
+    tensors_listed(&w, &j->o, r->d, "different", 0, false);
+    if (j->o.tolerance) tensors_listed(&w, &j->o, r->d, "within", 0, true);
+    show_close(&w);
+    tensors_worst(&w, &j->o, &slots, r);
+    others_show(&w, r->d);
+    if (w.t && !j->o.stat) report_text(w.t, &notes, "beside the tensors");
+    show_end(&w);
 }
 
 static int diff_both(job *j, const ckr_ckpt *a, const ckr_ckpt *b)
@@ -518,8 +453,7 @@ static int diff_both(job *j, const ckr_ckpt *a, const ckr_ckpt *b)
     r.n_differ = d->n_tensors - r.n_within;
     r.n_beside = report_count(&notes, CKR_CHANGED);
     r.same = !r.n_differ && !r.n_beside;
-    if (j->o.json) diff_json(j, &r);
-    else diff_text(j, &r);
+    diff_show(j, &r);
     ckr_diff_free(d);
     return r.same ? CODE_DONE : CODE_REFUSED;
 }

@@ -88,18 +88,11 @@ const verb *verb_find(const char *name)
 
 static int verb_version(job *j)
 {
-    json w;
-    w.t = &j->out;
-    w.comma = false;
-    if (j->o.json) {
-        json_open(&w, "{");
-        json_version(&w);
-        json_close(&w, "}");
-    } else {
-        text_str(&j->out, "ckptresume ");
-        version_put(&j->out);
-    }
-    text_str(&j->out, "\n");
+    show w;
+    show_begin(&w, &j->out, j->o.json);
+    show_version(&w);
+    show_line(&w, NULL, "ckptresume {version}");
+    show_end(&w);
     return CODE_DONE;
 }
 
@@ -410,34 +403,27 @@ static void help_man(text *t)
     doc_item(&d, 0, "COLUMNS", "columns of a line: else the terminal's, or 100 without one");
 }
 
-static int help_json(job *j, const verb *one)
-{
-    json w;
-    size_t i;
-    json_begin(&w, &j->out);
-    json_version(&w);
-    json_list(&w, "verbs");
-    for (i = 0; all_verbs[i].name; i++) {
-        const verb *v = &all_verbs[i];
-        if (one && v != one) continue;
-        json_open(&w, "{");
-        json_pair(&w, "name", v->name);
-        json_pair(&w, "usage", v->usage);
-        json_pair(&w, "summary", v->summary);
-        json_pair(&w, "example", v->example);
-        json_close(&w, "}");
-    }
-    json_close(&w, "]");
-    json_end(&w);
-    return CODE_DONE;
-}
-
 /* `about` NULL: everything. */
 int help_about(job *j, const verb *about)
 {
-    if (j->o.json) return help_json(j, about);
-    if (about) help_verb(&j->out, about);
-    else help_all(&j->out);
+    const verb *v;
+    show w;
+    show_begin(&w, &j->out, j->o.json);
+    if (w.t && about) help_verb(w.t, about);
+    else if (w.t) help_all(w.t);
+    show_version(&w);
+    show_list(&w, "verbs");
+    for (v = all_verbs; v->name && show_room(&w, 0, 0); v++) {
+        if (about && v != about) continue;
+        show_dict(&w, NULL);
+        show_str(&w, "name", v->name);
+        show_str(&w, "usage", v->usage);
+        show_str(&w, "summary", v->summary);
+        show_str(&w, "example", v->example);
+        show_close(&w);
+    }
+    show_close(&w);
+    show_end(&w);
     return CODE_DONE;
 }
 

@@ -10,14 +10,6 @@ typedef struct slot_sum {
     uint64_t of[CKR_DTYPE_COUNT_];     /* tensors of each dtype                      */
 } slot_sum;
 
-static uint64_t tensor_elements(const ckr_tensor *t)
-{
-    uint64_t n = 1;
-    uint32_t i;
-    for (i = 0; i < t->n_dims; i++) n *= (uint64_t)t->shape[i];
-    return n;
-}
-
 /* Is it what the run trains? */
 static bool tensor_trained(const ckr_tensor *t)
 {
@@ -108,161 +100,56 @@ static int listed_make(job *j, const ckr_ckpt *c, listed *l)
     return r == CKR_OK ? CODE_DONE : fail(j);
 }
 
-static bool is_whole(const ckr_tensor *t)
+static void share_text(text *t, uint64_t n, uint64_t of)
 {
-    return t->dtype >= CKR_DTYPE_BOOL && t->dtype <= CKR_DTYPE_I64;
-}
-
-static void whole_text(text *t, const ckr_tensor *x, int64_t v)
-{
-    if (x->dtype == CKR_DTYPE_U64) text_fmt(t, "%llu", (unsigned long long)v);
-    else text_fmt(t, "%lld", (long long)v);
+    if (n) text_fmt(t, "%.3g%%", 100 * ((double)n / (double)of));
+    else text_str(t, "0");
 }
 
 /* No value: null, and "-" in a table. */
-static void json_stats(json *w, const ckr_tensor *t, const ckr_stats *s)
+static void inspect_stats(show *w, const ckr_tensor *t, const ckr_stats *s)
 {
     const struct { const char *key; double v; int64_t whole; } rows[] = {
         { "min", s->min, s->least }, { "max", s->max, s->most }, { "mean", s->mean, 0 },
         { "std", s->std, 0 }
     };
+    const bool whole = t->dtype >= CKR_DTYPE_BOOL && t->dtype <= CKR_DTYPE_I64;
     size_t i;
-    json_dict(w, "stats");
-    json_pair_uint(w, "elements", s->n);
-    json_pair_uint(w, "nan", s->n_nan);
-    json_pair_uint(w, "inf", s->n_inf);
-    json_pair_uint(w, "zeros", s->n_zero);
+    show_dict(w, "stats");
+    show_uint(w, "elements", s->n);
+    show_uint(w, "nan", s->n_nan);
+    show_uint(w, "inf", s->n_inf);
+    show_uint(w, "zeros", s->n_zero);
     for (i = 0; i < COUNT_OF(rows); i++) {
-        json_key(w, rows[i].key);
-        if (isnan(rows[i].v)) {
-            json_raw(w, "null");
-        } else if (i < 2 && is_whole(t)) {
-            json_comma(w);
-            whole_text(w->t, t, rows[i].whole);
-        } else {
-            json_double(w, rows[i].v);
-        }
+        if (isnan(rows[i].v)) show_null(w, rows[i].key);
+        else if (i > 1 || !whole) show_double(w, rows[i].key, rows[i].v, "%.4g");
+        else if (t->dtype == CKR_DTYPE_U64) show_uint(w, rows[i].key, (uint64_t)rows[i].whole);
+        else show_int(w, rows[i].key, rows[i].whole);
     }
-    json_close(w, "}");
+    share_text(show_text(w, "zero_share"), s->n_zero, s->n);
+    share_text(show_text(w, "odd_share"), s->n_nan + s->n_inf, s->n);
+    show_cells(w);
+    show_close(w);
 }
 
-static void inspect_json_tensors(json *w, const listed *l, bool list, const ckr_state *s)
+static void inspect_list(show *w, const listed *l)
 {
-    uint64_t i, params = 0, bytes = 0;
-    for (i = 0; i < s->n_tensors; i++) {
-        const uint64_t n = tensor_elements(s->tensors[i]);
-        if (tensor_trained(s->tensors[i])) params += n;
-        bytes += n * ckr_dtype_size(s->tensors[i]->dtype);
+    size_t i;
+    show_line(w, NULL, "");
+    show_table(w, l->stats ? "name|slot|>min={min?-}|>max={max?-}|>mean={mean?-}|>std={std?-}|"
+                             ">zeros={zero_share}|>not finite={odd_share}"
+                           : "name|slot|dtype|shape|>pieces");
+    show_list(w, "list");
+    for (i = 0; i < l->n; i++) {
+        show_dict(w, NULL);
+        show_tensor(w, l->tensors[i]);
+        show_count(w, "pieces", l->tensors[i]->n_pieces);
+        if (l->stats) inspect_stats(w, l->tensors[i], &l->stats[i]);
+        else show_cells(w);
+        show_close(w);
     }
-    json_dict(w, "tensors");
-    json_pair_uint(w, "count", s->n_tensors);
-    json_pair_uint(w, "params", params);
-    json_pair_uint(w, "bytes", bytes);
-    if (list) {
-        json_list(w, "list");
-        for (i = 0; i < l->n; i++) {
-            const ckr_tensor *t = l->tensors[i];
-            json_open(w, "{");
-            json_pair(w, "name", t->name);
-            json_pair(w, "slot", t->slot);
-            json_pair(w, "dtype", ckr_dtype_name(t->dtype));
-            json_key(w, "shape");
-            json_shape(w, t->n_dims, t->shape);
-            json_pair_uint(w, "pieces", t->n_pieces);
-            if (l->stats) json_stats(w, t, &l->stats[i]);
-            json_close(w, "}");
-        }
-        json_close(w, "]");
-    }
-    json_close(w, "}");
-}
-
-static void inspect_json_groups(json *w, const ckr_ckpt *c, const ckr_state *s)
-{
-    uint64_t i, k;
-    json_list(w, "groups");
-    for (i = 0; i < s->n_groups; i++) {
-        const ckr_group *g = &s->groups[i];
-        json_open(w, "{");
-        json_pair_uint(w, "index", i);
-        json_pair(w, "name", g->name);
-        json_key(w, "hyper");
-        if (g->hyper) json_node(w, c, g->hyper);
-        else json_raw(w, "{}");
-        json_list(w, "params");
-        for (k = 0; k < g->n_params; k++) json_string(w, g->params[k]);
-        json_close(w, "]");
-        json_close(w, "}");
-    }
-    json_close(w, "]");
-}
-
-static void inspect_json_schedules(json *w, const ckr_ckpt *c, const ckr_state *s)
-{
-    uint64_t i;
-    json_list(w, "schedules");
-    for (i = 0; i < s->n_schedules; i++) {
-        const ckr_schedule_facts h = ckr_schedule_info(ckr_ckpt_schedule(c, i));
-        json_open(w, "{");
-        json_pair(w, "kind", h.kind);
-        json_pair(w, "clock", h.clock);
-        json_positive(w, "position", h.position, 0);
-        json_key(w, "params");
-        if (h.params) json_node(w, c, h.params);
-        else json_raw(w, "{}");
-        json_close(w, "}");
-    }
-    json_close(w, "]");
-}
-
-static void inspect_json_rng(json *w, const ckr_state *s)
-{
-    uint64_t i = 0;
-    json_list(w, "rng");
-    while (i < s->n_rng) {
-        const uint32_t rank = s->rng[i].rank;
-        json_open(w, "{");
-        json_pair_uint(w, "rank", rank);
-        json_list(w, "streams");
-        for (; i < s->n_rng && s->rng[i].rank == rank; i++) {
-            json_open(w, "{");
-            json_pair(w, "kind", s->rng[i].kind);
-            json_pair(w, "name", s->rng[i].name);
-            json_pair(w, "scope", s->rng[i].scope);
-            json_pair_uint(w, "bytes", s->rng[i].n_bytes);
-            json_close(w, "}");
-        }
-        json_close(w, "]");
-        json_close(w, "}");
-    }
-    json_close(w, "]");
-}
-
-static void inspect_json(job *j, const ckr_ckpt *c, const listed *l)
-{
-    const ckr_state *s = ckr_ckpt_state(c);
-    const report notes = report_of(s->notes, s->n_notes, NULL, 0);
-    json w;
-    uint64_t i;
-    json_begin(&w, &j->out);
-    json_head(&w, c);
-    inspect_json_tensors(&w, l, j->o.tensors, s);
-    inspect_json_groups(&w, c, s);
-    inspect_json_schedules(&w, c, s);
-    inspect_json_rng(&w, s);
-    json_list(&w, "ties");
-    for (i = 0; i < s->n_ties; i++) {
-        json_open(&w, "[");
-        json_string(&w, s->ties[i].name);
-        json_string(&w, s->ties[i].other);
-        json_close(&w, "]");
-    }
-    json_close(&w, "]");
-    json_list(&w, "leftovers");
-    for (i = 0; i < s->n_leftovers; i++) json_string(&w, s->leftovers[i].path);
-    json_close(&w, "]");
-    json_report(&w, &notes);
-    json_end(&w);
+    show_close(w);
+    show_table_end(w);
 }
 
 /* "bfloat16", or how many tensors have which, of the three that most
@@ -287,121 +174,73 @@ static void slot_dtypes(text *t, const slot_sum *sum)
     if (left) text_fmt(t, ", %llu others", (unsigned long long)left);
 }
 
-/* "1.24 B parameters, complete": do the files hold every element of them? */
-static void inspect_model(text *t, const ckr_state *s)
+/* "1.24 B" */
+static void big_text(text *t, uint64_t n)
 {
     static const char *const units[] = { "", " K", " M", " B", " T", " Q" };
-    uint64_t i, n = 0, missing = 0;
-    double v;
+    double v = (double)n;
     size_t u = 0;
-    uint32_t k, d;
-    for (i = 0; i < s->n_tensors; i++) {
-        const ckr_tensor *x = s->tensors[i];
-        uint64_t have = 0;
-        if (!tensor_trained(x)) continue;
-        for (k = 0; k < x->n_pieces; k++) {
-            uint64_t volume = !x->pieces[k].replica;
-            for (d = 0; d < x->n_dims; d++) volume *= (uint64_t)x->pieces[k].count[d];
-            have += volume;
-        }
-        n += tensor_elements(x);
-        missing += have < tensor_elements(x) ? tensor_elements(x) - have : 0;
-    }
-    if (!n && !s->n_parts) return;
-    label(t, "model");
-    for (v = (double)n; v >= 999.5 && u + 1 < COUNT_OF(units); u++) v /= 1000;
+    for (; v >= 999.5 && u + 1 < COUNT_OF(units); u++) v /= 1000;
     text_fmt(t, v >= 99.95 || !u ? "%.0f%s" : v >= 9.995 ? "%.1f%s" : "%.2f%s", v, units[u]);
-    text_str(t, " parameters, ");
-    if (s->n_parts) {
-        text_str(t, "one part: ");
-        text_plural(t, s->n_parts, "tensor continues", "tensors continue");
-        text_str(t, " in other files\n");
-    } else if (missing) {
-        text_count(t, missing);
-        text_str(t, " of them in no file\n");
-    } else {
-        text_str(t, "complete\n");
-    }
 }
 
-static void inspect_slots(text *t, const ckr_state *s)
+/* Elements of a tensor that no piece has. */
+static uint64_t tensor_missing(const ckr_tensor *t)
 {
-    static const char *const titles[] = { "slot", "tensors", "elements", "bytes", "dtype" };
+    const uint64_t n = tensor_elements(t);
+    uint64_t have = 0;
+    uint32_t k, d;
+    for (k = 0; k < t->n_pieces; k++) {
+        uint64_t volume = !t->pieces[k].replica;
+        for (d = 0; d < t->n_dims; d++) volume *= (uint64_t)t->pieces[k].count[d];
+        have += volume;
+    }
+    return have < n ? n - have : 0;
+}
+
+/* "1.24 B parameters, complete": do the files hold every element of them? */
+static void inspect_model(show *w, const ckr_state *s)
+{
+    uint64_t i, params = 0, bytes = 0, missing = 0;
+    for (i = 0; i < s->n_tensors; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        bytes += tensor_elements(t) * ckr_dtype_size(t->dtype);
+        if (!tensor_trained(t)) continue;
+        params += tensor_elements(t);
+        missing += tensor_missing(t);
+    }
+    show_count(w, "count", s->n_tensors);
+    show_uint(w, "params", params);
+    show_size(w, "bytes", bytes);
+    big_text(show_text(w, "parameters"), params);
+    if (s->n_parts) text_count(show_text(w, "parts"), s->n_parts);
+    else if (missing) text_count(show_text(w, "missing"), missing);
+    else show_word(w, "complete", "complete");
+    if (params || s->n_parts)
+        show_line(w, "model", "{parameters} parameters, {complete}[{missing} of them in no file]"
+                  "[one part: {parts tensor continues/tensors continue} in other files]");
+}
+
+/* For the eye a line for each slot. */
+static void inspect_slots(show *w, const ckr_state *s)
+{
     slot_sum sums[SLOTS_SHOWN];
-    const size_t n = slot_sums(s, sums);
+    const size_t n = w->t ? slot_sums(s, sums) : 0;
     size_t i;
-    table b;
     if (!n) return;
-    text_str(t, "\n");
-    text_painted(t, PAINT_BOLD, "tensors");
-    text_str(t, "\n");
-    table_begin(&b, 5, 2 | 4 | 8, titles);
+    show_title(w, "tensors");
+    show_table(w, "slot|>tensors|>elements|>bytes|dtype");
     for (i = 0; i < n; i++) {
-        table_text(&b, sums[i].slot);
-        table_count(&b, sums[i].tensors);
-        table_count(&b, sums[i].elements);
-        table_size(&b, sums[i].bytes);
-        slot_dtypes(&b.cell, &sums[i]);
-        table_cell(&b);
+        show_dict(w, NULL);
+        show_str(w, "slot", sums[i].slot);
+        show_count(w, "tensors", sums[i].tensors);
+        show_count(w, "elements", sums[i].elements);
+        show_size(w, "bytes", sums[i].bytes);
+        slot_dtypes(show_text(w, "dtype"), &sums[i]);
+        show_cells(w);
+        show_close(w);
     }
-    table_end(&b, t);
-}
-
-static void stats_cell(table *b, const ckr_tensor *t, double v, int64_t whole, bool exact)
-{
-    if (isnan(v)) text_str(&b->cell, "-");
-    else if (exact && is_whole(t)) whole_text(&b->cell, t, whole);
-    else text_fmt(&b->cell, "%.4g", v);
-    table_cell(b);
-}
-
-static void share_cell(table *b, uint64_t n, uint64_t of)
-{
-    if (!n) text_str(&b->cell, "0");
-    else text_fmt(&b->cell, "%.3g%%", 100 * ((double)n / (double)of));
-    table_cell(b);
-}
-
-static void stats_list(text *t, const listed *l)
-{
-    static const char *const titles[] = { "name", "slot", "min", "max", "mean", "std", "zeros",
-                                          "not finite" };
-    size_t i;
-    table b;
-    text_str(t, "\n");
-    table_begin(&b, 8, 4 | 8 | 16 | 32 | 64 | 128, titles);
-    for (i = 0; i < l->n; i++) {
-        const ckr_tensor *x = l->tensors[i];
-        const ckr_stats *s = &l->stats[i];
-        table_text(&b, x->name);
-        table_text(&b, x->slot);
-        stats_cell(&b, x, s->min, s->least, true);
-        stats_cell(&b, x, s->max, s->most, true);
-        stats_cell(&b, x, s->mean, 0, false);
-        stats_cell(&b, x, s->std, 0, false);
-        share_cell(&b, s->n_zero, s->n);
-        share_cell(&b, s->n_nan + s->n_inf, s->n);
-    }
-    table_end(&b, t);
-}
-
-static void inspect_list(text *t, const listed *l)
-{
-    static const char *const titles[] = { "name", "slot", "dtype", "shape", "pieces" };
-    size_t i;
-    table b;
-    text_str(t, "\n");
-    table_begin(&b, 5, 16, titles);
-    for (i = 0; i < l->n; i++) {
-        const ckr_tensor *x = l->tensors[i];
-        table_text(&b, x->name);
-        table_text(&b, x->slot);
-        table_text(&b, ckr_dtype_name(x->dtype));
-        text_shape(&b.cell, x->n_dims, x->shape);
-        table_cell(&b);
-        table_count(&b, x->n_pieces);
-    }
-    table_end(&b, t);
+    show_table_end(w);
 }
 
 /* "lr 0.001, betas [0.9,0.95]"; flags that are off say nothing */
@@ -426,24 +265,24 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && !strcmp(a, b));
 }
 
-/* A NUL-terminated text, wrapped under the indent of a group's or schedule's values. */
-static void inspect_values(text *t, const ckr_ckpt *c, const ckr_node *dict)
+/* For the eye a line below, for the values of a group or a schedule. */
+static void inspect_values(show *w, const char *key, const ckr_ckpt *c, const ckr_node *dict)
 {
-    text line;
-    memset(&line, 0, sizeof line);
-    line.digits = 6;
-    hyper_text(&line, c, dict);
-    if (!line.n) return;
-    text_pad(t, 5);
-    text_wrapped(t, &line, 5, 5);
+    if (w->t) {
+        hyper_text(show_text(w, "values"), c, dict);
+    } else if (dict) {
+        show_node(w, key, c, dict);
+    } else {
+        show_dict(w, key);
+        show_close(w);
+    }
 }
 
-/* "  0-3,7-9    13 parameters" for all groups from `first` on that are marked as its like. */
-static void inspect_group_like(text *t, const ckr_state *s, const uint64_t *like, uint64_t first)
+/* "0-3,7-9", all groups from `first` on that are marked as its like; their parameters. */
+static uint64_t group_range(text *t, const ckr_state *s, const uint64_t *like, uint64_t first)
 {
     uint64_t i, from = 0, n_params = 0;
     bool open = false, any = false;
-    text_str(t, "  ");
     for (i = first; i <= s->n_groups; i++) {
         const bool mine = i < s->n_groups && like[i] == first;
         if (mine) n_params += s->groups[i].n_params;
@@ -455,13 +294,7 @@ static void inspect_group_like(text *t, const ckr_state *s, const uint64_t *like
         }
         open = mine;
     }
-    if (s->groups[first].name) {
-        text_str(t, "  ");
-        text_clean(t, s->groups[first].name);
-    }
-    text_str(t, ": ");
-    text_plural(t, n_params, "parameter", "parameters");
-    text_str(t, "\n");
+    return n_params;
 }
 
 /* like[i]: the first group with the same values. Rendered lines stand in `all`, one after the
@@ -486,139 +319,176 @@ static bool inspect_group_likes(const ckr_ckpt *c, const ckr_state *s, uint64_t 
     return !all->failed;
 }
 
-/* Groups with the same hyper-parameters share a line: a group per parameter is common. */
-static void inspect_groups(text *t, const ckr_ckpt *c, const ckr_state *s)
+/* `like`: for the eye groups with the same hyper-parameters share a line, as a group per parameter
+   is common. */
+static void inspect_group(show *w, const ckr_ckpt *c, const ckr_state *s, uint64_t i,
+                          const uint64_t *like)
 {
-    const size_t n = s->n_groups < SIZE_MAX / 32 ? (size_t)s->n_groups : 0;
-    uint64_t *like, i;
-    size_t *at;
-    text all;
-    if (!n) return;
-    like = (uint64_t *)malloc(n * sizeof *like);
-    at = (size_t *)malloc((n + 1) * sizeof *at);
-    memset(&all, 0, sizeof all);
-    text_str(t, "\n");
-    text_painted(t, PAINT_BOLD, "parameter groups");
-    text_str(t, "\n");
-    if (!like || !at || !inspect_group_likes(c, s, like, at, &all)) t->failed = true;
-    for (i = 0; i < n && !t->failed; i++) {
-        if (like[i] != i) continue;
-        inspect_group_like(t, s, like, i);
-        inspect_values(t, c, s->groups[i].hyper);
+    const ckr_group *g = &s->groups[i];
+    uint64_t k;
+    show_dict(w, NULL);
+    show_uint(w, "index", i);
+    show_str(w, "name", g->name);
+    inspect_values(w, "hyper", c, g->hyper);
+    show_list(w, "params");
+    for (k = 0; k < g->n_params && show_room(w, k, 0); k++) show_str(w, "name", g->params[k]);
+    show_close(w);
+    if (like) {
+        k = group_range(show_text(w, "range"), s, like, i);
+        text_count(show_text(w, "n"), k);
+        show_line(w, NULL, "  {range}[  {name}]: {n parameter/parameters}");
+        show_below(w, 5, "{values}");
     }
+    show_close(w);
+}
+
+static void inspect_groups(show *w, const ckr_ckpt *c, const ckr_state *s)
+{
+    const size_t n = w->t && s->n_groups < SIZE_MAX / 32 ? (size_t)s->n_groups : 0;
+    uint64_t *like = n ? (uint64_t *)malloc(n * sizeof *like) : NULL, i;
+    size_t *at = n ? (size_t *)malloc((n + 1) * sizeof *at) : NULL;
+    text all;
+    memset(&all, 0, sizeof all);
+    if (n) show_title(w, "parameter groups");
+    if (n && (!like || !at || !inspect_group_likes(c, s, like, at, &all))) w->t->failed = true;
+    show_list(w, "groups");
+    for (i = 0; i < s->n_groups; i++)
+        if (show_room(w, i, 0) || (n && !w->t->failed && like[i] == i))
+            inspect_group(w, c, s, i, like);
+    show_close(w);
     free(like);
     free(at);
     text_free(&all);
 }
 
-static void inspect_schedules(text *t, const ckr_ckpt *c, const ckr_state *s)
+static void inspect_schedules(show *w, const ckr_ckpt *c, const ckr_state *s)
 {
     uint64_t i;
+    if (s->n_schedules) show_title(w, "schedules");
+    show_list(w, "schedules");
     for (i = 0; i < s->n_schedules; i++) {
         const ckr_schedule_facts h = ckr_schedule_info(ckr_ckpt_schedule(c, i));
-        if (i == 0) {
-            text_str(t, "\n");
-            text_painted(t, PAINT_BOLD, "schedules");
-            text_str(t, "\n");
-        }
-        text_str(t, "  ");
-        text_clean(t, h.kind);
-        text_str(t, ", ");
-        text_clean(t, h.clock);
-        if (h.position >= 0) text_fmt(t, " %lld", (long long)h.position);
-        text_str(t, "\n");
-        inspect_values(t, c, h.params);
+        show_dict(w, NULL);
+        show_str(w, "kind", h.kind);
+        show_str(w, "clock", h.clock);
+        show_least(w, "position", h.position, 0);
+        inspect_values(w, "params", c, h.params);
+        show_line(w, NULL, "  {kind}, {clock}[ {position}]");
+        show_below(w, 5, "{values}");
+        show_close(w);
     }
+    show_close(w);
 }
 
-/* One line for each kind of stream: on how many ranks it is. */
-static void inspect_rng(text *t, const ckr_state *s)
+static bool same_stream(const ckr_stream *a, const ckr_stream *b)
+{
+    return same_text(a->kind, b->kind) && same_text(a->name, b->name);
+}
+
+static void inspect_stream(show *w, const ckr_stream *r)
+{
+    show_dict(w, NULL);
+    show_str(w, "kind", r->kind);
+    show_str(w, "name", r->name);
+    show_str(w, "scope", r->scope);
+    show_size(w, "bytes", r->n_bytes);
+}
+
+/* For the eye a line for each kind of stream: on how many ranks it is. */
+static void inspect_kinds(show *w, const ckr_state *s)
 {
     uint64_t i, k, ranks;
-    for (i = 0; i < s->n_rng && i < 4096; i++) {
+    for (i = 0; i < s->n_rng && show_room(w, i, 4096); i++) {
         const ckr_stream *r = &s->rng[i];
-        bool seen = false;
-        for (k = 0; k < i && !seen; k++)
-            seen = same_text(s->rng[k].kind, r->kind) && same_text(s->rng[k].name, r->name);
-        if (seen) continue;
-        for (k = ranks = 0; k < s->n_rng; k++)
-            ranks += same_text(s->rng[k].kind, r->kind) && same_text(s->rng[k].name, r->name);
-        if (i == 0) {
-            text_str(t, "\n");
-            text_painted(t, PAINT_BOLD, "random streams");
-            text_str(t, "\n");
-        }
-        text_str(t, "  ");
-        text_clean(t, r->kind);
-        text_str(t, " ");
-        text_clean(t, r->name);
-        text_str(t, ": ");
-        text_plural(t, ranks, "rank", "ranks");
-        text_str(t, ", ");
-        text_size(t, r->n_bytes);
-        if (r->scope && r->scope[0]) {
-            text_str(t, ", varies over ");
-            text_clean(t, r->scope);
-        } else {
-            text_str(t, ", the same everywhere");
-        }
-        text_str(t, "\n");
+        for (k = 0; k < i && !same_stream(&s->rng[k], r); k++) {}
+        if (k < i) continue;
+        for (k = ranks = 0; k < s->n_rng; k++) ranks += same_stream(&s->rng[k], r);
+        inspect_stream(w, r);
+        text_count(show_text(w, "ranks"), ranks);
+        show_word(w, "same", r->scope && r->scope[0] ? "" : "the same everywhere");
+        show_line(w, NULL, "  {kind} {name}: {ranks rank/ranks}, {bytes}, {same}"
+                  "[varies over {scope}]");
+        show_close(w);
     }
 }
 
-/* Ties, and what is copied unread, by the first parts of the paths. */
-static void inspect_rest(text *t, const ckr_state *s)
+static void inspect_rng(show *w, const ckr_state *s)
 {
-    uint64_t i, n, lines = 0;
-    for (i = 0; i < s->n_ties; i++) {
-        if (i == 8 && !t->verbose) break;
-        text_str(t, i ? "" : "\n");
-        label(t, "tied");
-        text_clean(t, s->ties[i].name);
-        text_str(t, " = ");
-        text_clean(t, s->ties[i].other);
-        text_str(t, "\n");
+    uint64_t i = 0;
+    if (s->n_rng) show_title(w, "random streams");
+    show_list(w, "rng");
+    if (w->t) inspect_kinds(w, s);
+    while (i < s->n_rng && show_room(w, i, 0)) {
+        const uint32_t rank = s->rng[i].rank;
+        show_dict(w, NULL);
+        show_uint(w, "rank", rank);
+        show_list(w, "streams");
+        for (; i < s->n_rng && s->rng[i].rank == rank; i++) {
+            inspect_stream(w, &s->rng[i]);
+            show_close(w);
+        }
+        show_close(w);
+        show_close(w);
     }
-    if (i < s->n_ties)
-        text_fmt(t, "  and %llu more (--verbose lists them)\n",
-                 (unsigned long long)(s->n_ties - i));
-    if (!s->n_leftovers) return;
-    text_str(t, "\n");
-    text_painted(t, PAINT_BOLD, "other values");
-    text_str(t, ", which a conversion to the same framework copies unchanged\n");
-    for (i = 0; i < s->n_leftovers && (t->verbose || lines < 8); i += n, lines++) {
+    show_close(w);
+}
+
+/* Ties, and what is copied unread: for the eye by the first parts of the paths. */
+static void inspect_rest(show *w, const ckr_state *s)
+{
+    const uint64_t most = show_most(w, 8);
+    uint64_t i, n, lines = 0;
+    show_list(w, "ties");
+    for (i = 0; i < s->n_ties && show_room(w, i, most); i++) {
+        if (i == 0) show_line(w, NULL, "");
+        show_list(w, NULL);
+        show_str(w, "name", s->ties[i].name);
+        show_str(w, "other", s->ties[i].other);
+        show_line(w, "tied", "{name} = {other}");
+        show_close(w);
+    }
+    show_close(w);
+    show_rest(w, s->n_ties - i, " (--verbose lists them)");
+    if (s->n_leftovers)
+        show_line(w, NULL, "\n{*?other values}, which a conversion to the same framework copies "
+                  "unchanged");
+    show_list(w, "leftovers");
+    for (i = 0; i < s->n_leftovers && show_room(w, lines, most); i += n, lines++) {
         const char *path = s->leftovers[i].path;
         const size_t head = strcspn(path, ".");
-        n = 1;
-        while (!t->verbose && i + n < s->n_leftovers && path[head] &&
-               !strncmp(path, s->leftovers[i + n].path, head + 1))
-            n++;
-        text_str(t, "  ");
-        if (n > 1) text_clean_n(t, path, head);
-        else text_wrap(t, 4, 2, path);
-        if (n > 1) text_fmt(t, ": %llu values\n", (unsigned long long)n);
+        for (n = 1; w->t && !w->t->verbose && i + n < s->n_leftovers && path[head] &&
+                    !strncmp(path, s->leftovers[i + n].path, head + 1); n++) {}
+        show_str(w, "path", path);
+        text_clean_n(show_text(w, "head"), path, head);
+        text_count(show_text(w, "n"), n);
+        show_put(w, NULL, n > 1 ? "  {head}: {n} values\n" : "  ");
+        if (n == 1) show_wrap(w, 4, 2, "{path}");
+        show_forget(w);
     }
-    if (i < s->n_leftovers)
-        text_fmt(t, "  and %llu more (--verbose lists them)\n",
-                 (unsigned long long)(s->n_leftovers - i));
+    show_close(w);
+    show_rest(w, s->n_leftovers - i, " (--verbose lists them)");
 }
 
-static void inspect_text(job *j, const ckr_ckpt *c, const listed *l)
+static void inspect_show(job *j, const ckr_ckpt *c, const listed *l)
 {
     const ckr_state *s = ckr_ckpt_state(c);
     const report notes = report_of(s->notes, s->n_notes, NULL, 0);
-    text *t = &j->out;
-    head_text(t, c, j->args[0]);
-    inspect_model(t, s);
-    if (j->o.quiet) return;
-    inspect_slots(t, s);
-    if (l->stats) stats_list(t, l);
-    else if (j->o.tensors) inspect_list(t, l);
-    inspect_groups(t, c, s);
-    inspect_schedules(t, c, s);
-    inspect_rng(t, s);
-    inspect_rest(t, s);
-    report_text(t, &notes, "report");
+    show w;
+    show_begin(&w, &j->out, j->o.json);
+    show_head(&w, c);
+    show_head_lines(&w, c, j->args[0]);
+    show_dict(&w, "tensors");
+    inspect_model(&w, s);
+    if (j->o.quiet) w.t = NULL;
+    inspect_slots(&w, s);
+    if (j->o.tensors) inspect_list(&w, l);
+    show_close(&w);
+    inspect_groups(&w, c, s);
+    inspect_schedules(&w, c, s);
+    inspect_rng(&w, s);
+    inspect_rest(&w, s);
+    show_report(&w, &notes, "report");
+    show_end(&w);
 }
 
 int verb_inspect(job *j)
@@ -628,8 +498,7 @@ int verb_inspect(job *j)
     int code = open_checkpoint(j, j->args[0], &c);
     if (code != CODE_DONE) return code;
     code = listed_make(j, c, &l);
-    if (code == CODE_DONE && j->o.json) inspect_json(j, c, &l);
-    else if (code == CODE_DONE) inspect_text(j, c, &l);
+    if (code == CODE_DONE) inspect_show(j, c, &l);
     listed_free(&l);
     ckr_ckpt_close(c);
     return code;

@@ -48,50 +48,40 @@ const char *or_null(const char *s)
     return s && s[0] ? s : NULL;
 }
 
-static void error_json(text *t, const ckr_error *e)
+/* ckptresume: FILE: at byte N, KEY PATH: what was found, what was expected */
+static void error_show(show *s, const ckr_error *e)
 {
-    json w;
-    json_begin(&w, t);
-    json_dict(&w, "error");
-    json_pair(&w, "code", class_of(e->code)->name);
-    json_pair(&w, "item", ckr_item_name(e->item));
-    json_pair(&w, "file", or_null(e->file));
-    json_key(&w, "offset");
-    if (e->offset == CKR_NO_OFFSET) json_raw(&w, "null");
-    else json_uint(&w, e->offset);
-    json_pair(&w, "where", or_null(e->where));
-    json_pair(&w, "text", e->text);
-    json_pair(&w, "remedy", or_null(e->remedy));
-    json_close(&w, "}");
-    json_end(&w);
+    const bool at = e->offset != CKR_NO_OFFSET;
+    show_dict(s, "error");
+    show_str(s, "code", class_of(e->code)->name);
+    show_str(s, "item", ckr_item_name(e->item));
+    show_str(s, "file", or_null(e->file));
+    if (at) show_uint(s, "offset", e->offset);
+    else show_null(s, "offset");
+    show_str(s, "where", or_null(e->where));
+    show_str(s, "text", e->text);
+    show_str(s, "remedy", or_null(e->remedy));
+    text_painted(show_text(s, "tool"), PAINT_RED, "ckptresume:");
+    show_put(s, NULL, "{tool}");
+    show_wrap(s, 2, 11, at ? "[{file}: ]at byte {offset}[, {where}]: {text}"
+                           : "[{file}: ][{where}: ]{text}");
+    if (e->remedy[0]) show_put(s, NULL, "  remedy:");
+    if (e->remedy[0]) show_wrap(s, 4, 9, "{remedy}");
+    show_close(s);
 }
 
-/* ckptresume: FILE: at byte N, KEY PATH: what was found, what was expected */
-static void error_text(text *t, const ckr_error *e)
+static void error_print(const ckr_error *e, text *out, bool is_json)
 {
-    text line;
-    memset(&line, 0, sizeof line);
-    if (e->file[0]) {
-        text_clean(&line, e->file);
-        text_str(&line, ": ");
-    }
-    if (e->offset != CKR_NO_OFFSET) text_fmt(&line, "at byte %llu", (unsigned long long)e->offset);
-    if (e->offset != CKR_NO_OFFSET && e->where[0]) text_str(&line, ", ");
-    text_clean(&line, e->where);
-    if (e->offset != CKR_NO_OFFSET || e->where[0]) text_str(&line, ": ");
-    text_clean(&line, e->text);
-    text_painted(t, PAINT_RED, "ckptresume:");
-    text_wrapped(t, &line, 2, 11);
-    if (!e->remedy[0]) return;
-    text_str(t, "  remedy:");
-    text_wrap(t, 4, 9, e->remedy);
+    show s;
+    show_begin(&s, out, is_json);
+    error_show(&s, e);
+    show_end(&s);
 }
 
 /* Says what is in j->err and returns the exit code. */
 int fail(job *j)
 {
-    if (j->o.json) error_json(&j->out, &j->err);
-    else error_text(&j->note, &j->err);
+    error_print(&j->err, j->o.json ? &j->out : &j->note, j->o.json);
     text_drain(&j->note);
     return exit_code_of(&j->err);
 }
@@ -215,7 +205,7 @@ void log_hook(void *user, const ckr_error *what)
 {
     job *j = (job *)user;
     if (j->o.quiet) return;
-    error_text(&j->note, what);
+    error_print(what, &j->note, false);
     text_drain(&j->note);
 }
 

@@ -95,27 +95,6 @@ static int curves_make(job *j, const ckr_state *saved, const ckr_plan_facts *f, 
     return CODE_DONE;
 }
 
-static void lr_json_rows(json *w, const job *j, const curves *c, const char *key,
-                         const double *values, uint64_t skip)
-{
-    uint64_t i, k;
-    json_list(w, key);
-    for (i = skip; i < c->n; i++) {
-        json_open(w, "{");
-        json_key(w, "step");
-        json_int(w, c->first + (int64_t)i);
-        json_list(w, column_names[(unsigned)j->o.column % 3]);
-        for (k = 0; k < c->lanes; k++) {
-            const double v = values[i * c->lanes + k];
-            if (v == v) json_double(w, v);
-            else json_raw(w, "null");
-        }
-        json_close(w, "]");
-        json_close(w, "}");
-    }
-    json_close(w, "]");
-}
-
 static uint64_t curve_skip(const curves *c)
 {
     const uint64_t skip = c->facts->resume_at > c->first
@@ -124,26 +103,47 @@ static uint64_t curve_skip(const curves *c)
     return skip < c->n ? skip : c->n;
 }
 
-static void lr_json(job *j, const curves *c, const report *notes)
+static void lr_rows(show *w, const job *j, const curves *c, const char *key, const double *values,
+                    uint64_t skip)
 {
-    json w;
-    uint64_t i;
-    json_begin(&w, &j->out);
-    json_list(&w, "groups");
-    for (i = 0; i < c->lanes; i++) {
-        json_open(&w, "{");
-        json_pair_uint(&w, "index", i);
-        json_pair(&w, "name", i < c->facts->n_groups ? c->facts->groups[i].name : NULL);
-        json_close(&w, "}");
+    uint64_t i, k;
+    show_list(w, key);
+    for (i = skip; i < c->n && show_room(w, i, 0); i++) {
+        show_dict(w, NULL);
+        show_int(w, "step", c->first + (int64_t)i);
+        show_list(w, column_names[(unsigned)j->o.column % 3]);
+        for (k = 0; k < c->lanes; k++) {
+            const double v = values[i * c->lanes + k];
+            if (v == v) show_double(w, "value", v, "%g");
+            else show_null(w, "value");
+        }
+        show_close(w);
+        show_close(w);
     }
-    json_close(&w, "]");
-    json_report(&w, notes);
-    json_pair(&w, "unit", "step");
-    json_key(&w, "resume_at");
-    json_int(&w, c->facts->resume_at);
-    lr_json_rows(&w, j, c, "before", c->before, 0);
-    lr_json_rows(&w, j, c, "after", c->after, curve_skip(c));
-    json_end(&w);
+    show_close(w);
+}
+
+/* For the eye the table of the series, above the report. */
+static void lr_show(job *j, const curves *c, const lr_series *series, const report *notes)
+{
+    uint64_t i;
+    show w;
+    show_job(&w, j);
+    if (w.t && !lr_table(w.t, series)) w.t->failed = true;
+    show_list(&w, "groups");
+    for (i = 0; i < c->lanes && show_room(&w, i, 0); i++) {
+        show_dict(&w, NULL);
+        show_uint(&w, "index", i);
+        show_str(&w, "name", i < c->facts->n_groups ? c->facts->groups[i].name : NULL);
+        show_close(&w);
+    }
+    show_close(&w);
+    show_report(&w, notes, "report");
+    show_str(&w, "unit", series->unit);
+    show_int(&w, "resume_at", c->facts->resume_at);
+    lr_rows(&w, j, c, "before", c->before, 0);
+    lr_rows(&w, j, c, "after", c->after, curve_skip(c));
+    show_end(&w);
 }
 
 /* A group's own name, or that of its only parameter. */
@@ -172,12 +172,13 @@ static int lr_svg_file(job *j, const lr_series *s)
     return fail(j);
 }
 
-static int lr_show(job *j, const curves *c, const report *notes)
+/* As it is asked for. */
+static int lr_answer(job *j, const curves *c, const report *notes)
 {
     lr_series s;
     const char **names = (const char **)calloc((size_t)c->lanes + 1, sizeof *names);
     uint64_t i;
-    bool named = names != NULL, ok = true;
+    bool named = names != NULL;
     int code = CODE_DONE;
     if (!names) return out_of_memory(j);
     for (i = 0; i < c->lanes; i++) {
@@ -195,12 +196,9 @@ static int lr_show(job *j, const curves *c, const report *notes)
     s.resume_at = c->facts->resume_at;
     s.unit = "step";
     if (j->o.svg) code = lr_svg_file(j, &s);
-    if (code == CODE_DONE && j->o.csv) ok = lr_csv(&j->out, &s);
-    else if (code == CODE_DONE && !j->o.json && !j->o.quiet) ok = lr_table(&j->out, &s);
-    if (!ok) j->out.failed = true;
+    if (code == CODE_DONE && !j->o.csv) lr_show(j, c, &s, notes);
+    else if (code == CODE_DONE && !lr_csv(&j->out, &s)) j->out.failed = true;
     free((void *)names);
-    if (code == CODE_DONE && !j->o.csv && !j->o.json && !j->o.quiet)
-        report_text(&j->out, notes, "report");
     return code;
 }
 
@@ -306,8 +304,7 @@ static int lr_verb(job *j, const ckr_state *saved, const ckr_plan *plan, const c
             kept[n_kept++] = f->notes[i];
     notes = report_of(kept, n_kept, held, n);
     code = curves_make(j, saved, f, lost, &c);
-    if (code == CODE_DONE) code = lr_show(j, &c, &notes);
-    if (code == CODE_DONE && j->o.json) lr_json(j, &c, &notes);
+    if (code == CODE_DONE) code = lr_answer(j, &c, &notes);
     if (code == CODE_DONE && f->verdict == CKR_VERDICT_REFUSED) code = CODE_REFUSED;
     free(kept);
     free(c.before);

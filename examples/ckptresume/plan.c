@@ -26,94 +26,15 @@ static report outcome_report(const outcome *o)
                      o->refusal.code ? &o->refusal : NULL, o->refusal.code != NULL);
 }
 
-/* The side of the document that says what will be, with the keys of the source's side. */
-static void plan_json_to(json *w, const job *j, const outcome *o)
-{
-    const ckr_plan_facts *f = o->facts;
-    const bool kept =
-        !(j->o.target.without & CKR_PROGRESS) && j->o.target.mode != CKR_MODE_TRANSFER;
-    json_dict(w, "to");
-    json_version(w);
-    json_pair(w, "path", o->path);
-    json_pair(w, "format", NULL);
-    json_pair(w, "dialect", f ? f->dialect : j->o.target.dialect);
-    json_pair(w, "framework_version", NULL);
-    json_topology(w, f ? &f->to : &j->o.target.topology);
-    json_pair_uint(w, "files", f ? f->n_files : 0);
-    json_pair_uint(w, "bytes", f ? f->bytes_written : 0);
-    json_progress(w, ckr_ckpt_state(o->ckpt), kept);
-    json_close(w, "}");
-}
-
 static bool is_known(const uint8_t *digest, size_t n)
 {
     while (n > 0) if (digest[--n]) return true;
     return false;
 }
 
-static void plan_json_done(json *w, const outcome *o)
-{
-    json_key(w, "seconds");
-    json_double(w, o->seconds);
-    json_key(w, "digest");
-    if (o->written) json_hex(w, o->receipt.digest, sizeof o->receipt.digest);
-    else json_raw(w, "null");
-    json_key(w, "digest_written");
-    if (o->written && is_known(o->receipt.digest_written, sizeof o->receipt.digest_written))
-        json_hex(w, o->receipt.digest_written, sizeof o->receipt.digest_written);
-    else json_raw(w, "null");
-}
-
 static const char *mode_name(ckr_mode m)
 {
     return m == CKR_MODE_RECOVER ? "recover" : m == CKR_MODE_CONTINUE ? "continue" : "transfer";
-}
-
-static void plan_json(job *j, const outcome *o)
-{
-    const ckr_plan_facts *f = o->facts;
-    const report notes = outcome_report(o);
-    json w;
-    uint64_t i;
-    json_begin(&w, &j->out);
-    json_dict(&w, "from");
-    json_head(&w, o->ckpt);
-    json_close(&w, "}");
-    plan_json_to(&w, j, o);
-    json_pair(&w, "mode", mode_name(j->o.target.mode));
-    json_pair(&w, "verdict", verdict_name(o));
-    json_report(&w, &notes);
-    json_pair_uint(&w, "copies", f ? f->n_copies : 0);
-    json_pair_uint(&w, "bytes_read", o->written ? o->receipt.bytes_read : f ? f->bytes_read : 0);
-    json_pair_uint(&w, "bytes_written",
-                   o->written ? o->receipt.bytes_written : f ? f->bytes_written : 0);
-    json_pair_uint(&w, "peak_bytes", f ? f->peak_bytes : 0);
-    json_list(&w, "files");
-    for (i = 0; f && i < f->n_files; i++) {
-        json_open(&w, "{");
-        json_pair(&w, "path", f->files[i].path[0] || !o->path ? f->files[i].path : o->path);
-        json_pair_uint(&w, "bytes", f->files[i].bytes);
-        json_close(&w, "}");
-    }
-    json_close(&w, "]");
-    settings_json(&w, f, o->path);
-    if (j->verb->bit != VERB_PLAN) plan_json_done(&w, o);
-    json_end(&w);
-}
-
-static void plan_side(text *t, const char *name, const char *dialect, const ckr_topology *p,
-                      const char *path)
-{
-    label(t, name);
-    text_clean(t, dialect ? dialect : "none");
-    if (p) text_str(t, "  ");
-    if (p) topology_text(t, p);
-    if (path) {
-        text_str(t, "\n");
-        label(t, "");
-        text_clean(t, path);
-    }
-    text_str(t, "\n");
 }
 
 static const char *verdict_paint(const outcome *o)
@@ -125,62 +46,6 @@ static const char *verdict_paint(const outcome *o)
                          : PAINT_GREEN;
 }
 
-/* The first 6, unless all are asked for. */
-static void plan_files(text *t, const ckr_plan_facts *f, bool all)
-{
-    static const char *const titles[] = { "bytes", "file" };
-    const uint64_t shown = all || f->n_files < 6 ? f->n_files : 6;
-    table b;
-    uint64_t i;
-    if (f->n_files < 2) return;
-    text_str(t, "\n");
-    table_begin(&b, 2, 1, titles);
-    for (i = 0; i < shown; i++) {
-        table_size(&b, f->files[i].bytes);
-        table_text(&b, f->files[i].path);
-    }
-    table_end(&b, t);
-    if (shown < f->n_files)
-        text_fmt(t, "  and %llu more (--files lists them)\n",
-                 (unsigned long long)(f->n_files - shown));
-}
-
-static void plan_sums(text *t, const outcome *o)
-{
-    const ckr_plan_facts *f = o->facts;
-    text_str(t, "\n");
-    label(t, o->written ? "written" : "to write");
-    text_plural(t, f->n_files, "file", "files");
-    text_str(t, ", ");
-    text_size(t, f->bytes_written);
-    text_str(t, " in ");
-    text_plural(t, f->n_copies, "copy", "copies");
-    text_str(t, "; reads ");
-    text_size(t, o->written ? o->receipt.bytes_read : f->bytes_read);
-    if (o->written)
-        text_fmt(t, " in %.2f s (%.2f GB/s)", o->seconds,
-                 (double)f->bytes_written / 1e9 / (o->seconds > 1e-9 ? o->seconds : 1e-9));
-    text_str(t, "\n");
-    label(t, "memory");
-    text_size(t, f->peak_bytes);
-    text_str(t, " at most\n");
-    if (!o->written) return;
-    label(t, "digest");
-    text_hex(t, o->receipt.digest, sizeof o->receipt.digest);
-    if (!memcmp(o->receipt.digest, o->receipt.digest_written, sizeof o->receipt.digest)) {
-        text_str(t, " read and written\n");
-        return;
-    }
-    text_str(t, " read\n");
-    label(t, "");
-    if (!is_known(o->receipt.digest_written, sizeof o->receipt.digest_written)) {
-        text_str(t, "what `digest` says of the output needs --names\n");
-        return;
-    }
-    text_hex(t, o->receipt.digest_written, sizeof o->receipt.digest_written);
-    text_str(t, " written\n");
-}
-
 /* Why a plan without a single error is refused: the policy makes the mildest entries errors. */
 static const char *plan_refusal(const job *j)
 {
@@ -189,36 +54,129 @@ static const char *plan_refusal(const job *j)
     return j->o.target.strict ? ": --strict allows nothing but exact and changed" : "";
 }
 
-static void plan_text(job *j, const outcome *o)
+static void plan_from(show *w, const outcome *o)
 {
-    const ckr_state *s = ckr_ckpt_state(o->ckpt);
-    const report notes = outcome_report(o);
-    text *t = &j->out;
-    if (j->o.quiet) {
-        if (o->refused) report_text(&j->note, &notes, "refused");
-        text_drain(&j->note);
-        return;
+    show_dict(w, "from");
+    show_head(w, o->ckpt);
+    show_line(w, "from", "{dialect?none}  {topology}");
+    show_line(w, "", "{path}");
+    show_close(w);
+}
+
+/* The side that says what will be, with the keys of the source's side. */
+static void plan_to(show *w, const job *j, const outcome *o)
+{
+    const ckr_plan_facts *f = o->facts;
+    const bool kept =
+        !(j->o.target.without & CKR_PROGRESS) && j->o.target.mode != CKR_MODE_TRANSFER;
+    show_dict(w, "to");
+    show_version(w);
+    show_str(w, "path", o->path);
+    show_null(w, "format");
+    show_str(w, "dialect", f ? f->dialect : j->o.target.dialect);
+    show_null(w, "framework_version");
+    show_topology(w, f ? &f->to : &j->o.target.topology);
+    if (!f || j->verb->bit == VERB_EXPORT) show_word(w, "topology", "");
+    show_count(w, "files", f ? f->n_files : 0);
+    show_size(w, "bytes", f ? f->bytes_written : 0);
+    show_progress(w, ckr_ckpt_state(o->ckpt), kept);
+    show_line(w, "to", "{dialect?none}[  {topology}]");
+    if (o->path) show_line(w, "", "{path}");
+    show_line(w, "progress", kept ? "{progress?not recorded}" : "starts again at 0");
+    show_close(w);
+}
+
+/* For the eye the first 6, where there are several, unless all are asked for. */
+static void plan_files(show *w, const job *j, const outcome *o)
+{
+    const ckr_plan_facts *f = o->facts;
+    const uint64_t n = f ? f->n_files : 0, most = n < 2 || o->refused || j->verb->bit != VERB_PLAN
+                                                      ? 0 : j->o.files ? UINT64_MAX : 6;
+    uint64_t i;
+    if (most) show_line(w, NULL, "");
+    if (most) show_table(w, ">bytes|file={path}");
+    show_list(w, "files");
+    for (i = 0; i < n && show_room(w, i, most); i++) {
+        show_dict(w, NULL);
+        show_str(w, "path", f->files[i].path[0] || !o->path ? f->files[i].path : o->path);
+        show_size(w, "bytes", f->files[i].bytes);
+        show_cells(w);
+        show_close(w);
     }
-    plan_side(t, "from", s->dialect, &s->topology, ckr_ckpt_path(o->ckpt));
-    plan_side(t, "to", o->facts ? o->facts->dialect : j->o.target.dialect,
-              o->facts && j->verb->bit != VERB_EXPORT ? &o->facts->to : NULL, o->path);
-    label(t, "progress");
-    if (j->o.target.mode == CKR_MODE_TRANSFER) text_str(t, "starts again at 0");
-    else progress_text(t, s);
-    text_str(t, "\n");
-    label(t, "mode");
-    text_fmt(t, "%s%s\n", mode_name(j->o.target.mode), j->o.target.strict ? ", strict" : "");
-    label(t, "verdict");
-    text_painted(t, verdict_paint(o), verdict_name(o));
-    if (o->refused && !report_count(&notes, CKR_ERROR)) text_str(t, plan_refusal(j));
-    text_str(t, "\n");
-    report_text(t, &notes, "report");
-    if (o->refused || !o->facts) return;
-    if (j->verb->bit == VERB_PLAN) plan_files(t, o->facts, j->o.files);
-    plan_sums(t, o);
-    if (!o->facts->n_settings) return;
-    text_str(t, "\nStart the coming run with:\n");
-    if (!settings_text(t, o->facts, o->path, true)) t->failed = true;
+    show_close(w);
+    if (!most) return;
+    show_table_end(w);
+    show_rest(w, n - i, " (--files lists them)");
+}
+
+/* What a conversion did. */
+static void plan_done(show *w, const outcome *o)
+{
+    const uint8_t *read = o->written ? o->receipt.digest : NULL,
+                  *written = o->written ? o->receipt.digest_written : NULL;
+    const size_t n = sizeof o->receipt.digest;
+    if (written && !is_known(written, n)) written = NULL;
+    show_double(w, "seconds", o->seconds, "%.2f");
+    show_hex(w, "digest", read, n);
+    show_hex(w, "digest_written", written, n);
+}
+
+static void plan_sums(show *w, const outcome *o)
+{
+    const ckr_plan_facts *f = o->facts;
+    show_count(w, "copies", f ? f->n_copies : 0);
+    show_size(w, "bytes_read", o->written ? o->receipt.bytes_read : f ? f->bytes_read : 0);
+    show_size(w, "bytes_written", o->written ? o->receipt.bytes_written : f ? f->bytes_written : 0);
+    show_size(w, "peak_bytes", f ? f->peak_bytes : 0);
+}
+
+/* What plan_sums, plan_files and plan_done have, for the eye. */
+static void plan_lines(show *w, const outcome *o)
+{
+    bool same;
+    text_count(show_text(w, "n"), o->facts->n_files);
+    text_fmt(show_text(w, "rate"), "%.2f GB/s",
+             (double)o->facts->bytes_written / 1e9 / (o->seconds > 1e-9 ? o->seconds : 1e-9));
+    show_line(w, NULL, "");
+    show_line(w, o->written ? "written" : "to write",
+              o->written ? "{n file/files}, {bytes_written} in {copies copy/copies}; reads "
+                           "{bytes_read} in {seconds} s ({rate})"
+                         : "{n file/files}, {bytes_written} in {copies copy/copies}; reads "
+                           "{bytes_read}");
+    show_line(w, "memory", "{peak_bytes} at most");
+    if (!o->written) return;
+    same = !memcmp(o->receipt.digest, o->receipt.digest_written, sizeof o->receipt.digest);
+    show_line(w, "digest", same ? "{digest} read and written" : "{digest} read");
+    if (same) return;
+    show_line(w, "", is_known(o->receipt.digest_written, sizeof o->receipt.digest_written)
+                         ? "{digest_written} written"
+                         : "what `digest` says of the output needs --names");
+}
+
+static void plan_show(job *j, const outcome *o)
+{
+    const report notes = outcome_report(o);
+    show w;
+    show_job(&w, j);
+    plan_from(&w, o);
+    plan_to(&w, j, o);
+    show_str(&w, "mode", mode_name(j->o.target.mode));
+    show_line(&w, "mode", j->o.target.strict ? "{mode}, strict" : "{mode}");
+    show_painted(&w, "verdict", verdict_name(o), verdict_paint(o));
+    if (o->refused && !report_count(&notes, CKR_ERROR)) show_word(&w, "why", plan_refusal(j));
+    show_line(&w, "verdict", "{verdict}[{why}]");
+    show_report(&w, &notes, "report");
+    plan_sums(&w, o);
+    plan_files(&w, j, o);
+    settings_show(&w, o->facts, o->path);
+    if (j->verb->bit != VERB_PLAN) plan_done(&w, o);
+    if (!o->refused && o->facts) plan_lines(&w, o);
+    if (!o->refused && o->facts && o->facts->n_settings && w.t) {
+        show_line(&w, NULL, "\nStart the coming run with:");
+        if (!settings_text(w.t, o->facts, o->path, true)) w.t->failed = true;
+    }
+    show_end(&w);
+    if (o->refused) report_quietly(j, &notes, "refused");
 }
 
 /* --ranks counts all processes: what the other sizes leave of it is data-parallel. */
@@ -555,8 +513,7 @@ static int plan_verb(job *j, const char *path)
     if (code == CODE_DONE) code = plan_ranks(j, ckr_ckpt_state(c));
     if (code == CODE_DONE) code = plan_run(j, &plan, &o);
     if (code == CODE_DONE) {
-        if (j->o.json) plan_json(j, &o);
-        else plan_text(j, &o);
+        plan_show(j, &o);
         code = o.refused ? CODE_REFUSED : CODE_DONE;
     }
     ckr_plan_free(plan);

@@ -1,4 +1,4 @@
-/* Parts that several verbs print, once as JSON and once for the eye. */
+/* Parts that several verbs show. */
 
 #include "tool.h"
 
@@ -22,54 +22,110 @@ void version_put(text *t)
     text_fmt(t, "%d.%d.%d", CKR_VERSION_MAJOR, CKR_VERSION_MINOR, CKR_VERSION_PATCH);
 }
 
-void json_version(json *w)
+void show_version(show *s)
 {
-    json_key(w, "version");
-    text_str(w->t, "\"");
-    version_put(w->t);
-    text_str(w->t, "\"");
-    w->comma = true;
+    text t;
+    memset(&t, 0, sizeof t);
+    version_put(&t);
+    text_put(&t, "", 1);
+    show_str(s, "version", t.data);
+    text_free(&t);
 }
 
-void json_topology(json *w, const ckr_topology *t)
+/* "tp 2  pp 1  dp 2  zero 1  (4 ranks)"; sizes that are not recorded are named after those that
+   are. */
+void show_topology(show *s, const ckr_topology *t)
 {
-    json_dict(w, "topology");
-    json_positive(w, "tp", t->tp, 1);
-    json_positive(w, "pp", t->pp, 1);
-    json_positive(w, "dp", t->dp, 1);
-    json_positive(w, "ep", t->ep, 1);
-    json_positive(w, "cp", t->cp, 1);
-    json_positive(w, "zero", t->tp || t->dp ? t->zero : -1, 0);
-    json_positive(w, "ranks", t->ranks, 1);
-    json_close(w, "}");
+    const struct { const char *key; uint32_t n, least; } sizes[] = {
+        { "tp", t->tp, 1 }, { "pp", t->pp, 1 }, { "dp", t->dp, 1 }, { "ep", t->ep, 2 },
+        { "cp", t->cp, 2 }
+    };
+    bool any = false;
+    size_t i;
+    show_dict(s, "topology");
+    for (i = 0; i < COUNT_OF(sizes); i++) {
+        show_least(s, sizes[i].key, sizes[i].n, 1);
+        if (sizes[i].n < sizes[i].least) show_word(s, sizes[i].key, "");
+        else any = true;
+    }
+    show_least(s, "zero", t->tp || t->dp ? t->zero : -1, 0);
+    if (!t->tp) show_word(s, "zero", "");
+    show_least(s, "ranks", t->ranks, 1);
+    if (!t->ranks && !t->tp)
+        show_word(s, "none", any ? "; tp and pp not recorded" : "not recorded");
+    show_close_as(s, "[  tp {tp}][  pp {pp}][  dp {dp}][  ep {ep}][  cp {cp}][  zero {zero}]"
+                  "[  ({ranks rank/ranks})][{none}]");
 }
 
-void json_progress(json *w, const ckr_state *s, bool kept)
+void show_progress(show *s, const ckr_state *from, bool kept)
 {
-    json_dict(w, "progress");
-    json_positive(w, "step", kept ? s->progress.step : 0, 0);
-    json_positive(w, "samples", kept ? s->progress.samples : 0, 0);
-    json_positive(w, "tokens", kept ? s->progress.tokens : 0, 0);
-    json_positive(w, "epoch", kept ? s->progress.epoch : 0, 0);
-    json_close(w, "}");
+    const struct { const char *key; int64_t n; } rows[] = {
+        { "step", from->progress.step }, { "samples", from->progress.samples },
+        { "tokens", from->progress.tokens }, { "epoch", from->progress.epoch }
+    };
+    size_t i;
+    show_dict(s, "progress");
+    for (i = 0; i < COUNT_OF(rows); i++) {
+        if (kept && rows[i].n < 0) show_null(s, rows[i].key);
+        else show_count(s, rows[i].key, kept ? (uint64_t)rows[i].n : 0);
+    }
+    show_close_as(s, "[, step {step}][, {samples} samples][, {tokens} tokens][, epoch {epoch}]");
 }
 
 /* The keys that open `inspect`, `check` and the two sides of a plan. */
-void json_head(json *w, const ckr_ckpt *c)
+void show_head(show *s, const ckr_ckpt *c)
 {
-    const ckr_state *s = ckr_ckpt_state(c);
+    const ckr_state *from = ckr_ckpt_state(c);
     uint64_t bytes = 0;
     const uint32_t files = ckr_ckpt_files(c, &bytes);
-    json_version(w);
-    json_pair(w, "path", ckr_ckpt_path(c));
-    json_pair(w, "format", format_name(s->format));
-    json_pair(w, "dialect", s->dialect);
-    if (s->engine) json_pair(w, "engine", s->engine);
-    json_pair(w, "framework_version", s->framework_version);
-    json_topology(w, &s->topology);
-    json_pair_uint(w, "files", files);
-    json_pair_uint(w, "bytes", bytes);
-    json_progress(w, s, true);
+    show_version(s);
+    show_str(s, "path", ckr_ckpt_path(c));
+    show_str(s, "format", format_name(from->format));
+    show_str(s, "dialect", from->dialect);
+    if (from->engine) show_str(s, "engine", from->engine);
+    show_str(s, "framework_version", from->framework_version);
+    show_topology(s, &from->topology);
+    show_count(s, "files", files);
+    show_size(s, "bytes", bytes);
+    show_progress(s, from, true);
+}
+
+/* `asked`: the path of the command line; a run directory stands for its newest complete
+   checkpoint. */
+void show_head_lines(show *s, const ckr_ckpt *c, const char *asked)
+{
+    show_line(s, NULL, "{*path}");
+    if (strcmp(ckr_ckpt_path(c), asked) != 0)
+        show_line(s, "chosen", "the newest complete checkpoint of its run");
+    show_line(s, "dialect",
+              "{dialect?none}[ over {engine}][ {framework_version}][, {format!dialect}]");
+    show_line(s, "topology", "{topology}");
+    show_line(s, "progress", "{progress?not recorded}");
+    show_line(s, "size", "{files file/files}, {bytes}");
+}
+
+/* Above an answer whose document does not have them. */
+void show_above(show *s, const ckr_ckpt *c, const char *asked)
+{
+    if (s->w.t) return;
+    show_head(s, c);
+    show_head_lines(s, c, asked);
+}
+
+uint64_t tensor_elements(const ckr_tensor *t)
+{
+    uint64_t n = 1;
+    uint32_t i;
+    for (i = 0; i < t->n_dims; i++) n *= (uint64_t)t->shape[i];
+    return n;
+}
+
+void show_tensor(show *s, const ckr_tensor *t)
+{
+    show_str(s, "name", t->name);
+    show_str(s, "slot", t->slot);
+    show_str(s, "dtype", ckr_dtype_name(t->dtype));
+    show_shape(s, "shape", t->n_dims, t->shape);
 }
 
 static const char *severity_name(ckr_severity s)
@@ -83,19 +139,6 @@ static const char *severity_paint(ckr_severity s)
     static const char *const codes[] = { PAINT_GREEN, PAINT_CYAN, PAINT_YELLOW, PAINT_MAGENTA,
                                          PAINT_RED };
     return (size_t)s < COUNT_OF(codes) ? codes[s] : PAINT_RED;
-}
-
-void json_entry(json *w, const ckr_note *n)
-{
-    json_open(w, "{");
-    json_pair(w, "code", n->code);
-    json_pair(w, "severity", severity_name(n->severity));
-    json_pair(w, "subject", n->subject);
-    json_pair(w, "old", n->old_value);
-    json_pair(w, "new", n->new_value);
-    json_pair(w, "reason", n->reason);
-    json_pair(w, "remedy", n->remedy);
-    json_close(w, "}");
 }
 
 report report_of(const ckr_note *a, uint64_t n_a, const ckr_note *b, uint64_t n_b)
@@ -115,16 +158,6 @@ uint64_t report_count(const report *r, ckr_severity severity)
     for (k = 0; k < 2; k++)
         for (i = 0; i < r->n[k]; i++) n += r->notes[k][i].severity == severity;
     return n;
-}
-
-void json_report(json *w, const report *r)
-{
-    uint64_t i;
-    int k;
-    json_list(w, "report");
-    for (k = 0; k < 2; k++)
-        for (i = 0; i < r->n[k]; i++) json_entry(w, &r->notes[k][i]);
-    json_close(w, "]");
 }
 
 /* Entries that say the same of several subjects, once: the first of them, how many there are, and
@@ -230,7 +263,7 @@ static void alike_begin(alike *a, const ckr_note *n)
     counted(n->reason, &a->sum);
 }
 
-void report_entry(text *t, const ckr_note *n)
+static void report_entry(text *t, const ckr_note *n)
 {
     alike a;
     alike_begin(&a, n);
@@ -312,26 +345,39 @@ void report_text(text *t, const report *r, const char *title)
     for (s = CKR_ERROR; s >= CKR_EXACT; s--) report_severity(t, r, (ckr_severity)s);
 }
 
-/* "tp 2  pp 1  dp 2  zero 1  (4 ranks)"; sizes that are not recorded are named after those that
-   are. */
-void topology_text(text *t, const ckr_topology *p)
+/* An entry as it is. */
+void show_entry(show *s, const ckr_note *n)
 {
-    const struct { const char *name; uint32_t n, least; } sizes[] = {
-        { "tp", p->tp, 1 }, { "pp", p->pp, 1 }, { "dp", p->dp, 1 }, { "ep", p->ep, 2 },
-        { "cp", p->cp, 2 }
-    };
-    const char *gap = "";
-    size_t i;
-    for (i = 0; i < COUNT_OF(sizes); i++) {
-        if (sizes[i].n < sizes[i].least) continue;
-        text_fmt(t, "%s%s %u", gap, sizes[i].name, sizes[i].n);
-        gap = "  ";
-    }
-    if (p->zero >= 0 && p->tp) text_fmt(t, "%szero %d", gap, (int)p->zero);
-    if (p->ranks) text_fmt(t, "%s(%u rank%s)", gap, p->ranks, p->ranks == 1 ? "" : "s");
-    if (p->ranks || p->tp) return;
-    if (*gap) text_str(t, "; tp and pp ");
-    text_str(t, "not recorded");
+    if (s->t) report_entry(s->t, n);
+    show_dict(s, NULL);
+    show_str(s, "code", n->code);
+    show_str(s, "severity", severity_name(n->severity));
+    show_str(s, "subject", n->subject);
+    show_str(s, "old", n->old_value);
+    show_str(s, "new", n->new_value);
+    show_str(s, "reason", n->reason);
+    show_str(s, "remedy", n->remedy);
+    show_close(s);
+}
+
+/* All of them; for the eye those that are alike are one, below a title. */
+void show_report(show *s, const report *r, const char *title)
+{
+    uint64_t i;
+    int k;
+    if (s->t) report_text(s->t, r, title);
+    show_list(s, "report");
+    for (k = 0; k < 2; k++)
+        for (i = 0; i < r->n[k] && show_room(s, i, 0); i++) show_entry(s, &r->notes[k][i]);
+    show_close(s);
+}
+
+/* What a verdict is for, on stderr where --quiet leaves nothing else. */
+void report_quietly(job *j, const report *r, const char *title)
+{
+    if (j->o.json || !j->o.quiet) return;
+    report_text(&j->note, r, title);
+    text_drain(&j->note);
 }
 
 void label(text *t, const char *name)
@@ -339,60 +385,4 @@ void label(text *t, const char *name)
     text_paint(t, PAINT_DIM);
     text_fmt(t, "  %-10s ", name);
     text_plain(t);
-}
-
-void progress_text(text *t, const ckr_state *s)
-{
-    const int64_t value[4] = { s->progress.step, s->progress.samples, s->progress.tokens,
-                               s->progress.epoch };
-    static const char *const name[] = { "step", "samples", "tokens", "epoch" };
-    bool any = false;
-    int i;
-    for (i = 0; i < 4; i++) {
-        if (value[i] < 0) continue;
-        if (any) text_str(t, ", ");
-        if (i == 0 || i == 3) text_fmt(t, "%s ", name[i]);
-        text_count(t, (uint64_t)value[i]);
-        if (i == 1 || i == 2) text_fmt(t, " %s", name[i]);
-        any = true;
-    }
-    if (!any) text_str(t, "not recorded");
-}
-
-/* `asked`: the path of the command line; a run directory stands for its newest complete
-   checkpoint. */
-void head_text(text *t, const ckr_ckpt *c, const char *asked)
-{
-    const ckr_state *s = ckr_ckpt_state(c);
-    const char *path = ckr_ckpt_path(c), *format = format_name(s->format);
-    uint64_t bytes = 0;
-    const uint32_t files = ckr_ckpt_files(c, &bytes);
-    text_paint(t, PAINT_BOLD);
-    text_clean(t, path);
-    text_plain(t);
-    text_str(t, "\n");
-    if (strcmp(path, asked) != 0) {
-        label(t, "chosen");
-        text_str(t, "the newest complete checkpoint of its run\n");
-    }
-    label(t, "dialect");
-    text_clean(t, s->dialect ? s->dialect : "none");
-    if (s->engine) text_fmt(t, " over %s", s->engine);
-    if (s->framework_version) {
-        text_str(t, " ");
-        text_clean(t, s->framework_version);
-    }
-    if (format && !(s->dialect && !strcmp(format, s->dialect))) text_fmt(t, ", %s", format);
-    text_str(t, "\n");
-    label(t, "topology");
-    topology_text(t, &s->topology);
-    text_str(t, "\n");
-    label(t, "progress");
-    progress_text(t, s);
-    text_str(t, "\n");
-    label(t, "size");
-    text_plural(t, files, "file", "files");
-    text_str(t, ", ");
-    text_size(t, bytes);
-    text_str(t, "\n");
 }

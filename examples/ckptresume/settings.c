@@ -430,28 +430,27 @@ bool settings_text(text *t, const ckr_plan_facts *f, const char *out, bool why)
     return !failed;
 }
 
-void settings_json(json *w, const ckr_plan_facts *f, const char *out)
+/* Each of them; the eye gets the forms. */
+void settings_show(show *s, const ckr_plan_facts *f, const char *out)
 {
     uint64_t i;
     bool failed = false;
     char *dir = f ? setting_dir(f, out, &failed) : NULL;
-    if (failed) w->t->failed = true;
-    json_list(w, "settings");
-    for (i = 0; f && i < f->n_settings; i++) {
+    if (failed) s->facts.failed = true;
+    show_list(s, "settings");
+    for (i = 0; f && i < f->n_settings && show_room(s, i, 0); i++) {
         const ckr_run_setting *x = &f->settings[i];
-        json_open(w, "{");
-        json_pair(w, "place", x->place);
-        json_pair(w, "key", x->key);
-        json_key(w, "value");
-        setting_value(w->t, x, dir, false);
-        w->comma = true;
-        json_key(w, "was");
-        json_node(w, NULL, x->was);
-        json_key(w, "needed");
-        json_bool(w, x->needed);
-        json_pair(w, "else", x->otherwise);
-        json_close(w, "}");
+        show_dict(s, NULL);
+        show_str(s, "place", x->place);
+        show_str(s, "key", x->key);
+        json_key(&s->w, "value");
+        setting_value(s->w.t, x, dir, false);
+        s->w.comma = true;
+        show_node(s, "was", NULL, x->was);
+        show_bool(s, "needed", x->needed);
+        show_str(s, "else", x->otherwise);
+        show_close(s);
     }
-    json_close(w, "]");
+    show_close(s);
     free(dir);
 }

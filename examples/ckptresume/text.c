@@ -146,12 +146,6 @@ void text_count(text *t, uint64_t n)
     }
 }
 
-void text_plural(text *t, uint64_t n, const char *one, const char *many)
-{
-    text_count(t, n);
-    text_fmt(t, " %s", n == 1 ? one : many);
-}
-
 /* v with the fewest digits that read back as the same double, at most `most`. */
 static void double_shortest(char out[40], double v, int most)
 {
@@ -270,101 +264,6 @@ void text_wrapped(text *t, text *line, size_t indent, size_t column)
     text_free(line);
 }
 
-/* >>table --------------------------------------------------------------------- */
-/* Cells are collected as NUL-terminated strings, row by row; widths are known when it is printed.
-   */
-
-void table_begin(table *b, uint32_t n_columns, uint32_t right, const char *const *titles)
-{
-    uint32_t i;
-    memset(b, 0, sizeof *b);
-    b->n_columns = n_columns;
-    b->right = right;
-    for (i = 0; i < n_columns; i++) {
-        b->width[i] = strlen(titles[i]);
-        text_put(&b->cells, titles[i], b->width[i] + 1);
-    }
-    b->n_cells = n_columns;
-}
-
-/* What was put into b->cell becomes the next cell. */
-void table_cell(table *b)
-{
-    uint32_t column = b->n_cells++ % b->n_columns;
-    size_t w = text_columns(b->cell.data, b->cell.n);
-    if (w > b->width[column]) b->width[column] = w;
-    text_put(&b->cells, b->cell.data, b->cell.n);
-    text_put(&b->cells, "", 1);
-    b->cell.n = 0;
-}
-
-void table_text(table *b, const char *s)
-{
-    text_clean(&b->cell, s);
-    table_cell(b);
-}
-
-void table_count(table *b, uint64_t n)
-{
-    text_count(&b->cell, n);
-    table_cell(b);
-}
-
-void table_size(table *b, uint64_t n)
-{
-    text_size(&b->cell, n);
-    table_cell(b);
-}
-
-/* Columns of the row at s, which is moved behind it. A cell at the end of a row is not padded, and
-   an empty one is nothing. `from`: the first column that is printed. */
-static const char *table_row(const table *b, text *out, const char *s, uint32_t from, size_t indent)
-{
-    size_t pad = indent;
-    uint32_t k;
-    for (k = 0; k < b->n_columns; k++) {
-        const size_t n = strlen(s), gap = b->width[k] - text_columns(s, n);
-        const bool right = b->right >> k & 1;
-        if (k >= from) {
-            if (right) pad += gap;
-            if (n) {
-                text_pad(out, pad);
-                text_put(out, s, n);
-                pad = 0;
-            }
-            pad += right ? 2 : gap + 2;
-        }
-        s += n + 1;
-    }
-    text_str(out, "\n");
-    return s;
-}
-
-/* Where the rows are wider than the line, the first column stands alone, over the rows that have
-   the same in it. */
-void table_end(table *b, text *out)
-{
-    const char *s = b->cells.data, *last = NULL;
-    size_t wide = 0;
-    uint32_t i, k;
-    for (k = 0; k < b->n_columns; k++) wide += b->width[k] + 2;
-    for (i = 0; i < b->n_cells && !b->cells.failed; i += b->n_columns) {
-        const bool over = out->width && wide > out->width && !(b->right & 1);
-        if (i == 0) text_paint(out, PAINT_DIM);
-        if (over && i && (!last || strcmp(last, s) != 0)) {
-            text_pad(out, 2);
-            text_str(out, s);
-            text_str(out, "\n");
-        }
-        last = i ? s : NULL;
-        s = table_row(b, out, s, over ? 1 : 0, over ? 4 : 2);
-        if (i == 0) text_plain(out);
-    }
-    if (b->cells.failed || b->cell.failed) out->failed = true;
-    text_free(&b->cells);
-    text_free(&b->cell);
-}
-
 /* >>json ---------------------------------------------------------------------- */
 /* A JSON text, written as it comes: exact integers, 17 digits for floating point, non-finite
    numbers as strings, bytes as base64. A byte that is no UTF-8 becomes the lone surrogate U+DC80
@@ -426,32 +325,6 @@ void json_key(json *w, const char *s)
     w->comma = false;
 }
 
-void json_list(json *w, const char *key)
-{
-    json_key(w, key);
-    json_open(w, "[");
-}
-
-void json_dict(json *w, const char *key)
-{
-    json_key(w, key);
-    json_open(w, "{");
-}
-
-/* The whole document is an object. */
-void json_begin(json *w, text *t)
-{
-    w->t = t;
-    w->comma = false;
-    json_open(w, "{");
-}
-
-void json_end(json *w)
-{
-    json_close(w, "}");
-    text_str(w->t, "\n");
-}
-
 void json_int(json *w, int64_t v)
 {
     json_comma(w);
@@ -483,24 +356,10 @@ void json_double(json *w, double v)
     }
 }
 
-/* 0 and below: not recorded */
-void json_positive(json *w, const char *key, int64_t v, int64_t least)
-{
-    json_key(w, key);
-    if (v < least) json_raw(w, "null");
-    else json_int(w, v);
-}
-
 void json_pair(json *w, const char *key, const char *value)
 {
     json_key(w, key);
     json_string(w, value);
-}
-
-void json_pair_uint(json *w, const char *key, uint64_t value)
-{
-    json_key(w, key);
-    json_uint(w, value);
 }
 
 void json_hex(json *w, const uint8_t *p, size_t n)

@@ -73,14 +73,6 @@ typedef struct text {
 #define PAINT_MAGENTA "35"
 #define PAINT_CYAN    "36"
 
-#define TABLE_COLUMNS 8
-
-typedef struct table {
-    text     cells, cell;      /* all of them; the one being made                     */
-    uint32_t n_columns, n_cells, right;    /* right: bits of right-aligned columns    */
-    size_t   width[TABLE_COLUMNS];
-} table;
-
 typedef struct json { text *t; bool comma; } json;
 
 void text_drain(text *t);
@@ -98,19 +90,12 @@ void text_painted(text *t, const char *code, const char *s);
 size_t text_columns(const char *s, size_t n);
 void text_size(text *t, uint64_t bytes);
 void text_count(text *t, uint64_t n);
-void text_plural(text *t, uint64_t n, const char *one, const char *many);
 void text_double(text *t, double v);
 void text_values(text *t, const char *was, const char *now);
 void text_shape(text *t, uint32_t n_dims, const int64_t *shape);
 void text_hex(text *t, const uint8_t *p, size_t n);
 void text_wrap(text *t, size_t indent, size_t column, const char *s);
 void text_wrapped(text *t, text *line, size_t indent, size_t column);
-void table_begin(table *b, uint32_t n_columns, uint32_t right, const char *const *titles);
-void table_cell(table *b);
-void table_text(table *b, const char *s);
-void table_count(table *b, uint64_t n);
-void table_size(table *b, uint64_t n);
-void table_end(table *b, text *out);
 void json_comma(json *w);
 void json_open(json *w, const char *bracket);
 void json_close(json *w, const char *bracket);
@@ -118,17 +103,11 @@ void json_string_n(json *w, const char *s, size_t n);
 void json_raw(json *w, const char *s);
 void json_string(json *w, const char *s);
 void json_key(json *w, const char *s);
-void json_list(json *w, const char *key);
-void json_dict(json *w, const char *key);
-void json_begin(json *w, text *t);
-void json_end(json *w);
 void json_int(json *w, int64_t v);
 void json_uint(json *w, uint64_t v);
 void json_bool(json *w, bool v);
 void json_double(json *w, double v);
-void json_positive(json *w, const char *key, int64_t v, int64_t least);
 void json_pair(json *w, const char *key, const char *value);
-void json_pair_uint(json *w, const char *key, uint64_t value);
 void json_hex(json *w, const uint8_t *p, size_t n);
 void json_base64(json *w, const char *s, uint64_t n);
 void json_shape(json *w, uint32_t n_dims, const int64_t *shape);
@@ -222,6 +201,68 @@ void open_desc(const job *j, ckr_open_desc *d);
 int open_format(job *j, const ckr_ckpt *c);
 int open_checkpoint(job *j, const char *path, ckr_ckpt **out);
 
+/* ---- show.c ---- */
+
+#define TABLE_COLUMNS 8
+#define SHOW_DEPTH    8        /* of dicts and lists in each other                     */
+
+typedef struct table {
+    const char *columns;
+    text     cells;
+    uint32_t n_columns, n_cells, right;    /* right: bits of right-aligned columns    */
+    size_t   width[TABLE_COLUMNS];
+} table;
+
+typedef struct show_scope { const char *key, *close; size_t n; } show_scope;
+
+typedef struct show {
+    json   w;                  /* w.t NULL: no JSON, but                               */
+    text  *t;                  /* for the eye; NULL: nothing is printed                */
+    text   facts, line;
+    table  b;
+    show_scope scope[SHOW_DEPTH];
+    size_t depth;
+} show;
+
+void show_begin(show *s, text *out, bool is_json);
+void show_job(show *s, job *j);
+void show_end(show *s);
+void show_null(show *s, const char *key);
+void show_str(show *s, const char *key, const char *v);
+void show_painted(show *s, const char *key, const char *v, const char *paint);
+void show_flag(show *s, const char *key, bool v, const char *yes, const char *no,
+               const char *no_paint);
+void show_bool(show *s, const char *key, bool v);
+void show_int(show *s, const char *key, int64_t v);
+void show_least(show *s, const char *key, int64_t v, int64_t least);
+void show_uint(show *s, const char *key, uint64_t v);
+void show_count(show *s, const char *key, uint64_t v);
+void show_size(show *s, const char *key, uint64_t v);
+void show_double(show *s, const char *key, double v, const char *fmt);
+void show_shape(show *s, const char *key, uint32_t n_dims, const int64_t *shape);
+void show_hex(show *s, const char *key, const uint8_t *p, size_t n);
+void show_base64(show *s, const char *key, const void *p, size_t n);
+void show_node(show *s, const char *key, const ckr_ckpt *c, const ckr_node *n);
+text *show_text(show *s, const char *key);
+void show_word(show *s, const char *key, const char *word);
+void show_dict(show *s, const char *key);
+void show_list(show *s, const char *key);
+void show_close(show *s);
+void show_forget(show *s);
+void show_words(show *s, const char *key, const char *words);
+void show_close_as(show *s, const char *words);
+bool show_room(const show *s, uint64_t i, uint64_t most);
+uint64_t show_most(const show *s, uint64_t most);
+void show_put(show *s, const char *name, const char *words);
+void show_line(show *s, const char *name, const char *words);
+void show_wrap(show *s, size_t indent, size_t column, const char *words);
+void show_below(show *s, size_t indent, const char *words);
+void show_title(show *s, const char *title);
+void show_rest(show *s, uint64_t n, const char *what);
+void show_table(show *s, const char *columns);
+void show_cells(show *s);
+void show_table_end(show *s);
+
 /* ---- values.c ---- */
 
 bool value_is_list(const ckr_node *n);
@@ -229,7 +270,7 @@ const char *view_dtype(const ckr_view *v);
 void json_node(json *w, const ckr_ckpt *c, const ckr_node *n);
 void text_node(text *t, const ckr_ckpt *c, const ckr_node *n);
 
-/* ---- report.c: what several verbs print, once as JSON and once for the eye ---- */
+/* ---- report.c: what several verbs show ---- */
 
 extern const char format_words[];      /* that a file may be said to have             */
 
@@ -238,20 +279,21 @@ typedef struct report { const ckr_note *notes[2]; uint64_t n[2]; } report;
 
 const char *format_name(ckr_format f);
 void version_put(text *t);
-void json_version(json *w);
-void json_topology(json *w, const ckr_topology *t);
-void json_progress(json *w, const ckr_state *s, bool kept);
-void json_head(json *w, const ckr_ckpt *c);
-void json_entry(json *w, const ckr_note *n);
+void show_version(show *s);
+void show_topology(show *s, const ckr_topology *t);
+void show_progress(show *s, const ckr_state *from, bool kept);
+void show_head(show *s, const ckr_ckpt *c);
+void show_head_lines(show *s, const ckr_ckpt *c, const char *asked);
+uint64_t tensor_elements(const ckr_tensor *t);
+void show_above(show *s, const ckr_ckpt *c, const char *asked);
+void show_tensor(show *s, const ckr_tensor *t);
 report report_of(const ckr_note *a, uint64_t n_a, const ckr_note *b, uint64_t n_b);
 uint64_t report_count(const report *r, ckr_severity severity);
-void json_report(json *w, const report *r);
-void report_entry(text *t, const ckr_note *n);
+void show_entry(show *s, const ckr_note *n);
+void show_report(show *s, const report *r, const char *title);
 void report_text(text *t, const report *r, const char *title);
-void topology_text(text *t, const ckr_topology *p);
+void report_quietly(job *j, const report *r, const char *title);
 void label(text *t, const char *name);
-void progress_text(text *t, const ckr_state *s);
-void head_text(text *t, const ckr_ckpt *c, const char *asked);
 
 /* ---- the verbs ---- */
 
@@ -274,7 +316,7 @@ int plan_ranks(job *j, const ckr_state *s);
 int like_open(job *j, like_file *l);
 
 bool settings_text(text *t, const ckr_plan_facts *f, const char *out, bool why);
-void settings_json(json *w, const ckr_plan_facts *f, const char *out);
+void settings_show(show *s, const ckr_plan_facts *f, const char *out);
 
 typedef struct tree_io {
     const uint8_t *(*map_fn)(void *user, uint32_t file, uint64_t *size);   /* NULL: no mapping */
