@@ -3,7 +3,9 @@
 parameters, as the job of that many ranks would have left it: every name, size, place and header is as the framework
 writes it, and tensors are holes, so that it takes the room of its metadata alone. Only Python's standard library.
 
-  dcp     TorchTitan: torch.distributed.checkpoint, FSDP over 2,048 ranks: 7 million chunks, a .metadata of 1.3 GB
+  dcp     TorchTitan: torch.distributed.checkpoint, FSDP over 2,048 ranks: 7 million chunks, a .metadata of 1.3 GB.
+          --heads: with the heads of each chunk's archive, which takes 5 KB a chunk
+  zero3   DeepSpeed, ZeRO-3 over 1,024 ranks, random states of each
 """
 
 import argparse, functools, io, math, os, pickle, struct
@@ -85,24 +87,25 @@ def archive(obj, source):
     return f
 
 
-def llama(hidden, layers):
-    """TorchTitan's names and shapes: Llama 3.1 405B, but 16 heads of keys and values, so that every tensor has rows for
-    2,048 ranks."""
+TITAN = ("tok_embeddings", "layers.", "attention.qkv_linear.wq attention.qkv_linear.wk attention.qkv_linear.wv "
+         "attention.wo feed_forward.w1 feed_forward.w2 feed_forward.w3 attention_norm ffn_norm", "norm", "lm_head")
+HUGGING = ("model.embed_tokens", "model.layers.", "self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.o_proj "
+           "mlp.gate_proj mlp.down_proj mlp.up_proj input_layernorm post_attention_layernorm", "model.norm", "lm_head")
+
+
+def llama(hidden, layers, names):
+    """(name, shape) of each: Llama 3.1 405B, but 16 heads of keys and values, so that every tensor has rows for 2,048
+    ranks."""
     inner, kv = hidden * 13 // 4, hidden // 8
-    yield "tok_embeddings.weight", (128256, hidden)
+    first, prefix, block, norm, head = names
+    shapes = [(hidden, hidden), (kv, hidden), (kv, hidden), (hidden, hidden), (inner, hidden), (hidden, inner),
+              (inner, hidden), (hidden,), (hidden,)]
+    yield first + ".weight", (128256, hidden)
     for i in range(layers):
-        b = f"layers.{i}."
-        yield b + "attention.qkv_linear.wq.weight", (hidden, hidden)
-        yield b + "attention.qkv_linear.wk.weight", (kv, hidden)
-        yield b + "attention.qkv_linear.wv.weight", (kv, hidden)
-        yield b + "attention.wo.weight", (hidden, hidden)
-        yield b + "feed_forward.w1.weight", (inner, hidden)
-        yield b + "feed_forward.w2.weight", (hidden, inner)
-        yield b + "feed_forward.w3.weight", (inner, hidden)
-        yield b + "attention_norm.weight", (hidden,)
-        yield b + "ffn_norm.weight", (hidden,)
-    yield "norm.weight", (hidden,)
-    yield "lm_head.weight", (128256, hidden)
+        for name, shape in zip(block.split(), shapes):
+            yield f"{prefix}{i}.{name}.weight", shape
+    yield norm + ".weight", (hidden,)
+    yield head + ".weight", (128256, hidden)
 
 
 # ---- pickles of any size, opcode for opcode as the C pickler writes them -----------------------
@@ -200,7 +203,7 @@ class Titan:
     """TorchTitan 0.3, FSDP over `ranks`: what each rank writes, bytes first, then its chunks."""
 
     def __init__(self, ranks, layers, hidden):
-        self.ranks, self.params = ranks, list(llama(hidden, layers))
+        self.ranks, self.params = ranks, list(llama(hidden, layers, TITAN))
         self.tensors = []       # key, shape, rows of a chunk
         for prefix, suffix in ("", ""), ("optimizer.state.", ".exp_avg"), ("optimizer.state.", ".exp_avg_sq"):
             for name, shape in self.params:
@@ -415,16 +418,31 @@ def write_dcp(run, ranks, layers, hidden, heads):
         s.flush()
 
 
+def random_states(rank):
+    """As scripts put them into DeepSpeed's client state."""
+    state = gen.rng_state(1234 + rank).__dict__["_dict"]["tp_synced"].__dict__
+    cpu = Tensor((5056,), gen.torch.ByteStorage, 1, gen.Rng(1234 + rank))
+    return dict(rng_state=dict(python=state["random"], numpy=state["numpy"], torch=cpu))
+
+
+def write_zero3(run, ranks, layers, hidden, heads):
+    gen.write_deepspeed(run, list(llama(hidden, layers, HUGGING)), ranks, Zeros(), random_states)
+
+
+KINDS = {"dcp": (write_dcp, 2048), "zero3": (write_zero3, 1024)}
+
+
 def main():
     p = argparse.ArgumentParser(usage=__doc__)
     p.add_argument("dir", type=Path)
-    p.add_argument("kind", choices=["dcp"])
-    p.add_argument("--ranks", type=int, default=2048)
+    p.add_argument("kind", choices=KINDS)
+    p.add_argument("--ranks", type=int)
     p.add_argument("--layers", type=int, default=126)
     p.add_argument("--hidden", type=int, default=16384)
     p.add_argument("--heads", action="store_true")
     a = p.parse_args()
-    write_dcp(a.dir, a.ranks, a.layers, a.hidden, a.heads)
+    write, ranks = KINDS[a.kind]
+    write(a.dir, a.ranks or ranks, a.layers, a.hidden, a.heads)
 
 
 if __name__ == "__main__":

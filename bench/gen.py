@@ -146,47 +146,42 @@ class Holes:
         return self.crc[size]
 
 
+MAX32 = 0xFFFFFFFF
+
+
 class Zip:
     """Records aligned to 64, data descriptors, zip64 end: the bytes that torch 2.15 writes."""
 
     def __init__(self, f, root):
         self.f, self.root, self.directory, self.n, self.base = f, root, [], 0, f.tell()
 
+    @staticmethod
+    def zip64(size, at, local=False):
+        """The extra block of what needs more than 32 bits; a local header counts the compressed size as 0."""
+        big = ([size, 0 if local else size] if size >= MAX32 else []) + ([at] if at >= MAX32 else [])
+        return struct.pack(f"<2H{len(big)}Q", 1, 8 * len(big), *big) if big else b""
+
     def put(self, name, size, write):
         name = f"{self.root}/{name}".encode()
         at, flags = self.f.tell() - self.base, 0x0808 if size else 0x0800
-        pad = -(at + 30 + len(name) + 4) % 64
+        extra = self.zip64(size, at, True)
+        pad = -(at + 30 + len(name) + len(extra) + 4) % 64
         self.f.write(
-            struct.pack("<4s5H3I2H", b"PK\3\4", 0, flags, 0, 0, 0, 0, 0, 0, len(name), pad + 4)
+            struct.pack("<4s5H3I2H", b"PK\3\4", 0, flags, 0, 0, 0, 0, 0, 0, len(name), len(extra) + pad + 4)
             + name
+            + extra
             + struct.pack("<2sH", b"FB", pad)
             + b"Z" * pad
         )
         crc = write(self.f)
         if size:
-            self.f.write(struct.pack("<4s3I", b"PK\7\10", crc, size, size))
+            self.f.write(struct.pack("<4sI2Q" if extra else "<4s3I", b"PK\7\10", crc, size, size))
+        extra, short = self.zip64(size, at), min(size, MAX32)
         self.directory.append(
-            struct.pack(
-                "<4s6H3I5H2I",
-                b"PK\1\2",
-                0,
-                0,
-                flags,
-                0,
-                0,
-                0,
-                crc,
-                size,
-                size,
-                len(name),
-                0,
-                0,
-                0,
-                0,
-                0,
-                at,
-            )
+            struct.pack("<4s6H3I5H2I", b"PK\1\2", 0, 0, flags, 0, 0, 0, crc, short, short, len(name), len(extra), 0, 0,
+                        0, 0, min(at, MAX32))
             + name
+            + extra
         )
         self.n += 1
 
@@ -205,7 +200,7 @@ class Zip:
             cd
             + struct.pack("<4sQ2H2I4Q", b"PK\6\6", 44, 0x031E, 45, 0, 0, n, n, len(cd), at)
             + struct.pack("<4sIQI", b"PK\6\7", 0, at + len(cd), 1)
-            + struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, min(n, 65535), min(n, 65535), len(cd), at, 0)
+            + struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, min(n, 65535), min(n, 65535), len(cd), min(at, MAX32), 0)
         )
 
 
@@ -623,13 +618,13 @@ class Steps:
 # ---- DeepSpeed ---------------------------------------------------------------------------------
 
 
-def write_deepspeed(run, model, dp, source):
-    """ZeRO-3: of every parameter each rank has one of dp equal pieces; a sub group a parameter group."""
+def write_deepspeed(run, shapes, dp, source, client=lambda rank: {}):
+    """ZeRO-3: of every parameter each rank has one of dp equal pieces; a sub group a parameter group. shapes: (name,
+    shape) of each; client: what the script adds to a rank's state."""
     size = function(torch, "Size")
     stage = function(module("deepspeed.runtime.zero.config"), "ZeroStageEnum")
     scaler = module("deepspeed.runtime.fp16.loss_scaler", "LossScaler").LossScaler()
     scaler.cur_scale, scaler.dynamic = 1.0, False
-    shapes = [(n, s) for n, s, _ in model.params]
     groups = [[x for x in shapes if len(x[1]) > 1], [x for x in shapes if len(x[1]) == 1]]
     config = dict(
         train_batch_size=dp,
@@ -662,6 +657,7 @@ def write_deepspeed(run, model, dp, source):
             checkpoint_parallel_dimensions=dict(pp_degree=1, tp_degree=1),
             ds_config=config,
             ds_version="0.19.8",
+            **client(r),
         )
         write_pt(tag / f"zero_pp_rank_{r}_mp_rank_00_model_states.pt", head, source)
         parts = [sum(-(-numel(s) // dp) for _, s in g) for g in groups]
@@ -1089,7 +1085,7 @@ INPUTS = {
     ),
     "tp2": lambda p: write_nanotron(p, two_gib(), 2, 1, 0, Bytes()),
     "zero4": lambda p: write_nanotron(p, two_gib(), 1, 4, 1, Bytes()),
-    "cut8": lambda p: write_deepspeed(p, Llama(1024, 23, 16, 8, 2816, 32000), 8, Bytes()),
+    "cut8": lambda p: write_deepspeed(p, [x[:2] for x in Llama(1024, 23, 16, 8, 2816, 32000).params], 8, Bytes()),
     "mega": lambda p: write_megatron(p, four_gib(), MegatronBytes()),
     "megad": lambda p: write_megatron_dist(p, four_gib(), MegatronBytes()),
     "shards": lambda p: write_nanotron(p, Llama(1536, 56, 24, 8, 4096, 32000), 4, 1, 0, Holes()),
