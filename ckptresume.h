@@ -173,7 +173,7 @@
        >>kit.slots >>write.pickle >>write.image >>write.dcp >>run >>lanes >>groups >>groups.fields
        >>groups.values >>groups.notes >>groups.classes >>groups.gather >>groups.params
        >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
-       >>plan.former >>plan.proof >>trust >>output >>output.paths >>verify >>verify.sweep
+       >>plan.former >>plan.proof >>trust >>output >>output.paths >>parts >>verify >>verify.sweep
        >>verify.check >>verify.diff >>kit.streams >>kit.files >>kit.runs >>kit.needs >>kit.parts
        >>kit.curve >>kit.dist >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer
        >>script.find >>kit.fresh >>kit.gpt >>fsdp >>verl >>nanotron >>nanotron.files
@@ -328,6 +328,13 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(LR_WITHOUT,           E_REFUSED,     "a schedule goes on from the LRs of the optimizer")     \
     X(COPY_TENSOR,          E_UNSUPPORTED, "a tensor that is no plain strided array of 8 axes")    \
     X(OUTPUT_BUSY,          E_REFUSED,     "another run is writing this output")                   \
+    X(PART_NUMBER,          E_ARG,         "there is no such part")                                \
+    X(PART_PLAN,            E_REFUSED,     "the parts that lie there are of another plan")         \
+    X(PART_VERSION,         E_REFUSED,     "another version has written these parts")              \
+    X(PART_INPUT,           E_REFUSED,     "an input has changed since a part was begun")          \
+    X(PART_MISSING,         E_REFUSED,     "a part is not written to its end")                     \
+    X(PART_RECORD,          E_MISMATCH,    "the record of a part is not what its run wrote")       \
+    X(PART_ELSEWHERE,       E_REFUSED,     "the parts' directory is not the one of this run")      \
     X(PART,                 E_MISMATCH,    "the file has one rank's part of a checkpoint")         \
     X(NOTHING,              E_MISMATCH,    "there is nothing to answer about")                     \
     X(SLOT_NAMES,           E_REFUSED,     "an optimizer's tensors are named as parameters")       \
@@ -609,6 +616,7 @@ typedef struct ckr_stat {
     ckr_file_kind kind;
     uint64_t      size;
     uint64_t      id[2];       /* same id, same file: device and inode               */
+    uint64_t      changed;     /* when its bytes last did, in any unit; 0: not known  */
 } ckr_stat;
 typedef enum ckr_path_op {
     CKR_PATH_MKDIR = 0, CKR_PATH_RENAME, CKR_PATH_REMOVE, CKR_PATH_RMDIR, CKR_PATH_SYNC_DIR,
@@ -635,6 +643,10 @@ typedef struct ckr_io {        /* positional, 64-bit; 0 on success, else an errn
     int32_t (*room_fn)(void *user, const char *dir, uint64_t *bytes); /* optional: what a file in
                                   dir could still take, so that too large an output is refused
                                   before it is begun; not 0, or 0 bytes: not known             */
+    int32_t (*share_fn)(void *user, const char *path, uint64_t size, void **file); /* optional, for
+                                  ckr_plan_write_part: opens a file that other processes write,
+                                  too, to read and write it; makes it where it is not there, and
+                                  `size` bytes long where it is shorter                        */
 } ckr_io;
 
 typedef struct ckr_parallel {
@@ -1450,6 +1462,31 @@ CKR_API ckr_result ckr_plan_write_rank(ckr_plan *p, const char *path, uint32_t r
                                        ckr_error *err);
 CKR_API ckr_result ckr_plan_write_end(ckr_plan *p, const char *path, ckr_error *err);
 
+/* The same conversion by many processes that share a file system, each with an equal plan of its
+   own (the same input, options and version of this library); or by one that can be killed and go on.
+   Part 0 to n - 1 of equal bytes go into a directory beside the output, in any order and at any
+   time, each by one process at a time (E_REFUSED, CKR_ITEM_OUTPUT_BUSY); a part that failed is
+   written again alone. ckr_plan_commit, by one process when all parts are written, proves that they
+   are, and of this plan and of inputs that have not changed since; then `path` appears, byte for
+   byte what ckr_plan_write makes. Whatever fails, the parts stay until a commit succeeds or
+   ckr_plan_write or ckr_plan_begin begins anew. Not for checkpoints that were put.
+
+   ckr_plan_begin is for processes that run at once (MPI): one calls it before all others, with a
+   nonce that they all give to ckr_plan_write_part then: where that does not find it, the output's
+   directory is not common to them (E_REFUSED, CKR_ITEM_PART_ELSEWHERE). */
+typedef struct ckr_parts {
+    uint32_t n;                        /* at most 1,048,576, and no more than bytes of output */
+    bool     go_on;                    /* what earlier runs of a part have written stays, where it
+                                          is read and found to be what their records tell     */
+    uint64_t nonce;                    /* 0: there was no ckr_plan_begin                      */
+} ckr_parts;
+CKR_API ckr_result ckr_plan_begin(ckr_plan *p, const char *path, const ckr_parts *parts,
+                                  ckr_error *err);
+CKR_API ckr_result ckr_plan_write_part(ckr_plan *p, const char *path, uint32_t part,
+                                       const ckr_parts *parts, ckr_error *err);
+CKR_API ckr_result ckr_plan_commit(ckr_plan *p, const char *path, const ckr_parts *parts,
+                                   ckr_receipt *receipt, ckr_error *err);
+
 /* Digest of every tensor, in the state's order ([n_tensors][16]), and of all of them. Independent
    of topology, format and order: see >>hash for the formula. */
 CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *c, uint8_t (*each)[16], uint8_t total[16],
@@ -1899,6 +1936,11 @@ static int64_t ckr__times(int64_t a, int64_t b)
 }
 
 static int64_t ckr__min_i64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t ckr__min_u64(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -3308,6 +3350,30 @@ static int32_t ckr__os_open(CKR__USER, const char *path, bool create, void **fil
     return 0;
 }
 
+static int32_t ckr__os_share(CKR__USER, const char *path, uint64_t size, void **file)
+{
+    struct stat st;
+    ckr__os_file *f = ckr__os_file_new(path);
+    int32_t e = 0;
+    if (!f) return ENOMEM;
+    f->fd = ckr__os_fd(path, O_RDWR | O_CREAT);
+    if (f->fd < 0 || fstat(f->fd, &st) != 0) e = errno;
+    else if (!S_ISREG(st.st_mode)) e = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+    else if ((uint64_t)st.st_size < size && ftruncate(f->fd, (off_t)size) != 0) e = errno;
+    if (e) {
+        if (f->fd >= 0) close(f->fd);
+        free(f);
+        return e;
+    }
+    f->write = true;
+    f->size = (uint64_t)st.st_size > size ? (uint64_t)st.st_size : size;
+    f->dev = st.st_dev;
+    f->ino = st.st_ino;
+    if (ckr__os_few(f->fd)) ckr__os_park(NULL, f);
+    *file = f;
+    return 0;
+}
+
 /* n bytes into dst, or out of src. */
 static int32_t ckr__os_transfer(int fd, uint64_t offset, void *dst, const void *src, size_t n)
 {
@@ -3408,6 +3474,12 @@ static int32_t ckr__os_stat(CKR__USER, const char *path, ckr_stat *out)
     out->size = (uint64_t)st.st_size;
     out->id[0] = (uint64_t)st.st_dev;
     out->id[1] = (uint64_t)st.st_ino;
+#if defined(__APPLE__)
+    out->changed = (uint64_t)st.st_mtimespec.tv_sec * 1000000000u +
+                   (uint64_t)st.st_mtimespec.tv_nsec;
+#else
+    out->changed = (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec;
+#endif
     return 0;
 }
 
@@ -3621,6 +3693,33 @@ static int32_t ckr__os_open(CKR__USER, const char *path, bool create, void **fil
     return 0;
 }
 
+static int32_t ckr__os_share(CKR__USER, const char *path, uint64_t size, void **file)
+{
+    LARGE_INTEGER n, want;
+    int32_t sys;
+    HANDLE h = ckr__os_handle(path, GENERIC_READ | GENERIC_WRITE,
+                              FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, OPEN_ALWAYS,
+                              FILE_ATTRIBUTE_NORMAL, &sys);
+    if (sys) return sys;
+    ckr__os_file *f = (ckr__os_file *)malloc(sizeof *f);
+    want.QuadPart = (LONGLONG)size;
+    if (!f) sys = ENOMEM;
+    else if (GetFileType(h) != FILE_TYPE_DISK) sys = EINVAL;
+    else if (!GetFileSizeEx(h, &n)) sys = EIO;
+    else if (n.QuadPart < want.QuadPart &&
+             (!SetFilePointerEx(h, want, NULL, FILE_BEGIN) || !SetEndOfFile(h)))
+        sys = ckr__os_errno(GetLastError());
+    if (sys) {
+        CloseHandle(h);
+        free(f);
+        return sys;
+    }
+    f->h = h;
+    f->size = n.QuadPart > want.QuadPart ? (uint64_t)n.QuadPart : size;
+    *file = f;
+    return 0;
+}
+
 static int32_t ckr__os_transfer(void *file, uint64_t offset, void *dst, const void *src, size_t n)
 {
     while (n) {
@@ -3695,6 +3794,8 @@ static int32_t ckr__os_stat(CKR__USER, const char *path, ckr_stat *out)
         out->size = (uint64_t)info.nFileSizeHigh << 32 | info.nFileSizeLow;
         out->id[0] = info.dwVolumeSerialNumber;
         out->id[1] = (uint64_t)info.nFileIndexHigh << 32 | info.nFileIndexLow;
+        out->changed = (uint64_t)info.ftLastWriteTime.dwHighDateTime << 32 |
+                       info.ftLastWriteTime.dwLowDateTime;
     }
     CloseHandle(h);
     return sys;
@@ -3845,7 +3946,8 @@ static ckr_io ckr__default_io(void)
 {
     const ckr_io io = {
         ckr__os_open, ckr__os_read, ckr__os_write, ckr__os_sync, ckr__os_park, ckr__os_close,
-        ckr__os_stat, ckr__os_list, ckr__os_path, ckr__os_lock, ckr__os_unlock, NULL, ckr__os_room
+        ckr__os_stat, ckr__os_list, ckr__os_path, ckr__os_lock, ckr__os_unlock, NULL, ckr__os_room,
+        ckr__os_share
     };
     return io;
 }
@@ -33036,8 +33138,14 @@ typedef struct ckr__trust {
     ckr_plan  *plan;
     ckr__crew  crew;
     ckr__swaps swaps;          /* in the plan's arena                                   */
+    const bool *mine;          /* the tensors that are looked at, or NULL: all that are used */
     bool       refused;
 } ckr__trust;
+
+static bool ckr__trust_looks(const ckr__trust *x, const bool *use, uint64_t i)
+{
+    return use[i] && (!x->mine || x->mine[i]);
+}
 
 /* The pieces of t that are no copies and meet the box of `box` (NULL: all). */
 static ckr_piece *ckr__trust_first(ckr__ctx *c, const ckr_tensor *t, const ckr_piece *box,
@@ -33137,7 +33245,7 @@ static ckr_result ckr__trust_all(ckr__trust *x, const bool *use, bool *differ)
     const ckr_state *s = &x->plan->src->state;
     ckr__jobs jobs = CKR_ZERO;
     for (uint64_t i = 0; i < s->n_tensors; i++)
-        for (uint32_t k = 0; use[i] && k < s->tensors[i]->n_pieces; k++) {
+        for (uint32_t k = 0; ckr__trust_looks(x, use, i) && k < s->tensors[i]->n_pieces; k++) {
             const ckr_tensor *t = s->tensors[i];
             if (t->pieces[k].replica)
                 ckr__compare_ops(x->c, &jobs, t, t->pieces, t->n_pieces, &t->pieces[k], 1, true);
@@ -33157,7 +33265,7 @@ static ckr_result ckr__trust_masters(ckr__trust *x, const bool *use)
     ckr_result r = CKR_OK;
     for (uint64_t i = 0; i < s->n_tensors && r == CKR_OK; i++) {
         const ckr_tensor *t = s->tensors[i];
-        if (!use[i] || strcmp(t->slot, "master") != 0) continue;
+        if (!ckr__trust_looks(x, use, i) || strcmp(t->slot, "master") != 0) continue;
         const ckr_tensor *param = ckr__tensor_find(s, t->name, "param");
         if (!param || (use[param->index] && !s->_kept->unproven)) continue;
         if (!use[param->index] && t->n_pieces && param->n_pieces &&
@@ -33188,7 +33296,7 @@ static ckr_result ckr__trust_vocab(ckr__trust *x, const bool *use)
     if (!ckr_node_i64(ckr_node_find(k->side, "/vocab/logical"), &told) || told != s->vocab)
         return CKR_OK;
     for (uint64_t i = 0; i < s->n_tensors; i++) {
-        only[i] = use[i] && s->tensors[i]->split.vocab && !strcmp(s->tensors[i]->slot, "param");
+        only[i] = ckr__trust_looks(x, use, i) && s->tensors[i]->split.vocab && !strcmp(s->tensors[i]->slot, "param");
         any = any || only[i];
     }
     ckr_result r = any ? ckr__digest_all(x->c, k, only, each) : CKR_OK;
@@ -33209,7 +33317,7 @@ static ckr_result ckr__trust_vocab(ckr__trust *x, const bool *use)
 
 /* Entries of the report, and a refused plan, where copies differ and nothing tells which is
    right. */
-static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
+static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c, const bool *mine)
 {
     const ckr_state *s = &p->src->state;
     bool *use = CKR__NEW_N(c, bool, s->n_tensors), differ = false;
@@ -33217,6 +33325,7 @@ static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
     uint64_t n;
     x.c = c;
     x.plan = p;
+    x.mine = mine;
     if (!use) return c->err->code;
     ckr__plan_uses(c, p, use, NULL);
     /* two blocks, where a worker that writes has a window and a block */
@@ -33228,7 +33337,8 @@ static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
     if (r == CKR_OK) r = ckr__trust_all(&x, use, &differ);
     /* one by one, where any differ */
     for (uint64_t i = 0; differ && i < s->n_tensors; i++)
-        for (uint32_t k = 0; use[i] && k < s->tensors[i]->n_pieces && r == CKR_OK; k++) {
+        for (uint32_t k = 0; ckr__trust_looks(&x, use, i) && k < s->tensors[i]->n_pieces && r == CKR_OK;
+             k++) {
             const ckr_tensor *t = s->tensors[i];
             r = ckr__replica_differs(c, &x.crew, t, k, &n);
             if (r == CKR_OK && n) r = ckr__trust_judge(&x, t, &t->pieces[k], n);
@@ -33256,6 +33366,9 @@ static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
 /* Paths that were made, or are about to be: kept so that cleaning up needs no memory. */
 typedef struct ckr__paths { const char **list; uint64_t n; } ckr__paths;
 
+/* A byte of the output; number n_files: its end. */
+typedef struct ckr__place { uint64_t file, at; } ckr__place;
+
 typedef struct ckr__write {
     ckr__ctx        *c;        /* of this call: errors, scratch                         */
     ckr_plan        *plan;
@@ -33271,6 +33384,10 @@ typedef struct ckr__write {
     uint64_t         first_file, n_batch;
     ckr__win        *wins;
     uint64_t         n_wins, bytes;              /* of that batch                       */
+    ckr__place       begin, end;                 /* what is written: all, or a step     */
+    bool             shared;   /* with other processes: no late bytes                    */
+    bool             verify;   /* nothing is written: what is there is read              */
+    uint32_t         other;    /* and a literal byte there is another                    */
 } ckr__write;
 
 /* Index of the segment that holds byte `at`. */
@@ -33314,16 +33431,24 @@ static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
     const ckr__out_file *f = w->plan->out.files[win->file];
     const ckr__image *img = (const ckr__image *)f->image;
     uint8_t *buf = w->buffers[lane] + ckr__misplaced(w->buffers[lane], win->begin);
+    void *handle = w->handles[win->file - w->first_file];
+    const ckr_io *io = &w->c->env.io;
     uint64_t i = ckr__seg_find(img, win->begin);
-    for (; i < img->n_segs && img->segs[i].offset < win->end; i++) {
+    int32_t sys = w->verify ? io->read_fn(io->user, handle, win->begin, buf,
+                                          (size_t)(win->end - win->begin)) : 0;
+    if (sys) ckr__fail_io(&l->err, CKR_ITEM_IO_READ, w->files.list[win->file], sys);
+    for (; !sys && i < img->n_segs && img->segs[i].offset < win->end; i++) {
         const ckr__seg *s = &img->segs[i];
         uint64_t a = s->offset > win->begin ? s->offset : win->begin;
         uint64_t e = s->offset + s->size < win->end ? s->offset + s->size : win->end;
         uint8_t *dst = buf + (a - win->begin);
         if (e <= a) continue;
         if (s->entry && !s->late) {
-            if (!ckr__win_entry(w, lane, s->entry, a - s->offset, e - s->offset, dst)) return;
-            if (f->format != CKR_FORMAT_TORCH_ZIP && f->format != CKR_FORMAT_DCP) continue;
+            if (!w->verify &&
+                !ckr__win_entry(w, lane, s->entry, a - s->offset, e - s->offset, dst))
+                return;
+            if (!w->shared && f->format != CKR_FORMAT_TORCH_ZIP && f->format != CKR_FORMAT_DCP)
+                continue;
             uint32_t crc = ckr__crc32(0, dst, (size_t)(e - a));
             int side = a == s->offset;
             if (side && e - a == s->entry->n_bytes) {
@@ -33332,12 +33457,14 @@ static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
                 win->crc[side] = crc;
                 win->len[side] = e - a;
             }
-        } else {
+        } else if (!w->verify) {
             memcpy(dst, s->bytes + (a - s->offset), (size_t)(e - a));
+        } else if (!s->late && memcmp(dst, s->bytes + (a - s->offset), (size_t)(e - a)) != 0) {
+            ckr__flag_set(&w->other);
         }
     }
-    int32_t sys = w->c->env.io.write_fn(w->c->env.io.user, w->handles[win->file - w->first_file],
-                                        win->begin, buf, (size_t)(win->end - win->begin));
+    if (sys || w->verify) return;
+    sys = io->write_fn(io->user, handle, win->begin, buf, (size_t)(win->end - win->begin));
     if (sys) ckr__fail_io(&l->err, CKR_ITEM_IO_WRITE, w->files.list[win->file], sys);
 }
 
@@ -33387,22 +33514,28 @@ static ckr_result ckr__win_late(ckr__write *w, uint64_t file)
     return CKR_OK;
 }
 
+/* `at`, or as much less as is needed not to go through an element: ops copy whole ones. */
+static uint64_t ckr__image_cut(const ckr__image *img, uint64_t at)
+{
+    const ckr__seg *seg = at < img->size ? &img->segs[ckr__seg_find(img, at)] : NULL;
+    return seg && seg->entry && !seg->late
+               ? at - (at - seg->offset) % ckr_dtype_size(seg->entry->dtype)
+               : at;
+}
+
+/* The windows of a file between w->begin and w->end. */
 static void ckr__wins_add(ckr__write *w, uint64_t file)
 {
     const ckr__image *img = (const ckr__image *)w->plan->out.files[file]->image;
-    const uint64_t size = w->plan->facts.window_bytes;
+    const uint64_t size = w->plan->facts.window_bytes, lo = file == w->begin.file ? w->begin.at : 0,
+                   hi = file == w->end.file ? w->end.at : img->size;
     uint64_t end;
-    w->bytes += img->size;
-    for (uint64_t at = 0; at < img->size; at = end) {
+    w->bytes += hi - lo;
+    for (uint64_t at = lo; at < hi; at = end) {
         ckr__win *x = &w->wins[w->n_wins++];
         memset(x, 0, sizeof *x);
         x->file = (uint32_t)file;
-        end = img->size - at > size ? at + size : img->size;
-        if (end < img->size) {                 /* never through an element: ops copy whole ones */
-            const ckr__seg *seg = &img->segs[ckr__seg_find(img, end)];
-            if (seg->entry && !seg->late)
-                end -= (end - seg->offset) % ckr_dtype_size(seg->entry->dtype);
-        }
+        end = ckr__image_cut(img, hi - at > size ? at + size : hi);
         x->begin = at;
         x->end = end;
     }
@@ -33438,24 +33571,32 @@ static ckr_result ckr__write_batch(ckr__write *w)
     w->n_wins = w->bytes = 0;
     for (opened = 0; opened < w->n_batch && r == CKR_OK; opened++) {
         uint64_t size;
+        const ckr__out_file *f = w->plan->out.files[w->first_file + opened];
         const char *path = w->files.list[w->first_file + opened];
-        int32_t sys = io->open_fn(io->user, path, true, &w->handles[opened], &size);
+        int32_t sys = w->shared ? io->share_fn(io->user, path, ((const ckr__image *)f->image)->size,
+                                               &w->handles[opened])
+                                : io->open_fn(io->user, path, true, &w->handles[opened], &size);
         if (sys) {
-            r = w->single ? ckr__temp_busy(w, sys)
+            r = w->single && !w->shared ? ckr__temp_busy(w, sys)
                           : ckr__fail_io(w->c->err, CKR_ITEM_IO_OPEN, path, sys);
             break;
         }
         w->owned = true;
-        if (w->single) r = ckr__temp_lock(w);
+        if (w->single && !w->shared) r = ckr__temp_lock(w);
         if (r == CKR_OK) ckr__wins_add(w, w->first_file + opened);
     }
     if (r == CKR_OK) {
         ckr__for(w->c, w->crew.n, ckr__win_lane, w);
         r = ckr__crew_error(&w->crew);
     }
-    if (r == CKR_OK) ckr__win_join(w);
+    if (r == CKR_OK && !w->shared) ckr__win_join(w);
     if (r == CKR_OK && !ckr__tell(w->c, 0, w->bytes, 1, 1, w->c->err)) r = w->c->err->code;
-    for (i = 0; i < w->n_batch && r == CKR_OK; i++) r = ckr__win_late(w, w->first_file + i);
+    for (i = 0; i < w->n_batch && r == CKR_OK && !w->verify; i++) {
+        const int32_t sys = w->shared ? io->sync_fn(io->user, w->handles[i]) : 0;
+        if (sys) r = ckr__fail_io(w->c->err, CKR_ITEM_IO_SYNC, w->files.list[w->first_file + i],
+                                  sys);
+        else if (!w->shared) r = ckr__win_late(w, w->first_file + i);
+    }
     for (i = 0; i < opened; i++) io->close_fn(io->user, w->handles[i]);
     w->c->done += w->bytes;
     return r;
@@ -33689,6 +33830,7 @@ static ckr_result ckr__write_alloc(ckr__write *w)
     w->buffers = CKR__NEW_N(w->c, uint8_t *, w->crew.n);
     w->seen = (uint64_t (**)[2])ckr__arena_n(w->c, w->crew.n, sizeof *w->seen);
     w->handles = CKR__NEW_N(w->c, void *, CKR__BATCH);
+    w->end.file = w->plan->out.n_files;
     w->wins = CKR__NEW_N(w->c, ckr__win,
                          ckr__wins_most(&w->plan->out, w->plan->facts.window_bytes));
     if (!w->buffers || !w->seen || !w->handles || !w->wins) return w->c->err->code;
@@ -33700,6 +33842,9 @@ static ckr_result ckr__write_alloc(ckr__write *w)
     }
     return CKR_OK;
 }
+
+static ckr_result ckr__parts_clear(ckr__ctx *c, const char *dir);
+static void ckr__write_sum(const ckr__write *w, uint64_t i, bool written, uint64_t sum[2]);
 
 /* The digests of what was read and of what went into the files, and the side file's text. */
 static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__buf *side);
@@ -33800,10 +33945,11 @@ static CKR__NOINLINE ckr_result ckr__plan_write_body(ckr_plan *p, const char *pa
             if (r == CKR_OK) ckr__remove_tree(&c, w.temp);
             ckr__temp_unlock(&w);
         }
+        if (r == CKR_OK) r = ckr__parts_clear(&c, ckr__sibling(&c, path, "ckptresume-parts"));
         r = ckr__stat_told(&c, r);
         if (r == CKR_OK) r = ckr__output_room(&c, path, p->facts.bytes_written);
         c.total = p->facts.bytes_written;
-        if (r == CKR_OK) r = ckr__plan_trust(p, &c);
+        if (r == CKR_OK) r = ckr__plan_trust(p, &c, NULL);
         if (r == CKR_OK) r = ckr__write_alloc(&w);
         if (r == CKR_OK) r = ckr__temp_plan(&w);
         if (r == CKR_OK) r = ckr__write_all(&w, path, old, receipt);
@@ -33956,6 +34102,838 @@ CKR_API ckr_result ckr_plan_write_end(ckr_plan *p, const char *path, ckr_error *
     CKR__NEEDS(p, "p");
     CKR__NEEDS(path, "path");
     CKR__IN_FENV(ckr_result, ckr__plan_part_body(p, path, UINT32_MAX, err));
+}
+
+/* >>parts --------------------------------------------------------------------- */
+/* A conversion by many processes, or by one that may be killed. The output's bytes are cut into
+   steps of equal length, at elements, and a part is a row of steps. Everything lies in one directory
+   beside the output, `.NAME.ckptresume-parts`: `plan`, which says what the parts are parts of;
+   `out`, the output as it grows; and a record of each part, `1` and so on, which is locked while the
+   part is written. A step is written, made durable, and then told in the record: the CRC-32 of what
+   each entry has in it, and what it adds to the digests. A part that goes on reads what its record
+   tells of, and writes again what is not so. The commit takes `.NAME.ckptresume-tmp` as the name of
+   the directory, adds up what the records say, writes what needs CRCs, and renames `out`.
+
+   Words of 64 bits, little-endian:
+
+     plan     head, with the nonce as its last word
+     record   head, with the part's number; then, for each step that is written,
+              step, number of CRCs, number of sums, bytes read, CRCs,
+              (2 * index + whether it is of what was written, two words of the sum)..., check
+
+   The check is half a SHA-256 of the head and the record. The head counts how often its part was
+   begun anew, so that nothing of an earlier run counts for this one. */
+
+#define CKR__PART_MAGIC UINT64_C(0x3154524150524b43)        /* "CKRPART1" */
+#define CKR__PARTS_MOST ((uint32_t)1 << 20)
+#define CKR__STEPS      ((uint64_t)128)                     /* of a part, at most, but for       */
+#define CKR__STEP_LEAST ((uint64_t)1 << 18)                 /* bytes of one                      */
+#define CKR__STEP_MOST  ((uint64_t)1 << 30)
+#define CKR__STEP_NONE  UINT64_MAX             /* CRCs of a record that takes an earlier one back */
+
+enum {                         /* words of the head                                     */
+    CKR__HEAD_MAGIC, CKR__HEAD_VERSION, CKR__HEAD_PLAN, CKR__HEAD_INPUTS = CKR__HEAD_PLAN + 4,
+    CKR__HEAD_PARTS = CKR__HEAD_INPUTS + 4, CKR__HEAD_RUN, CKR__HEAD_LAST, CKR__HEAD_WORDS
+};
+enum { CKR__STEP_NUMBER, CKR__STEP_CRCS, CKR__STEP_SUMS, CKR__STEP_READ, CKR__STEP_WORDS };
+
+typedef struct ckr__parts {
+    ckr__ctx    c;
+    ckr__write  w;
+    ckr_parts   of;
+    const char *path, *old, *dir, *temp;       /* the output, an old one; the parts' directory, and
+                                                  its name while it is committed           */
+    uint64_t   *first, total;  /* bytes in front of each file; of all                   */
+    uint64_t    each, n_steps; /* of a part; of all                                     */
+    uint64_t    head[CKR__HEAD_WORDS];
+    size_t      shift;
+} ckr__parts;
+
+static void ckr__put_words(ckr__buf *b, const uint64_t *v, size_t n)
+{
+    uint8_t le[8];
+    for (size_t i = 0; i < n; i++) {
+        ckr__store_u64(le, v[i]);
+        ckr__buf_put(b, le, sizeof le);
+    }
+}
+
+static uint64_t ckr__word_at(const ckr__buf *b, uint64_t at, uint64_t i)
+{
+    return ckr__load_u64(b->data + at + 8 * i);
+}
+
+static void ckr__sha_words(ckr_sha256 *h, const uint64_t *v, size_t n)
+{
+    uint8_t le[8];
+    for (size_t i = 0; i < n; i++) {
+        ckr__store_u64(le, v[i]);
+        ckr_sha256_update(h, le, sizeof le);
+    }
+}
+
+static void ckr__sha_str(ckr_sha256 *h, const char *s)
+{
+    ckr_sha256_update(h, s ? s : "", (s ? strlen(s) : 0) + 1);
+}
+
+static void ckr__sha_end(ckr_sha256 *h, uint64_t out[4])
+{
+    uint8_t bytes[32];
+    ckr_sha256_final(h, bytes);
+    for (size_t i = 0; i < 4; i++) out[i] = ckr__load_u64(bytes + 8 * i);
+}
+
+static void ckr__sha_piece(ckr_sha256 *h, const ckr_piece *p)
+{
+    const uint64_t v[] = { p->n_dims, p->offset, (uint64_t)p->dtype, p->file,
+                           (uint64_t)p->big_endian << 1 | (uint64_t)p->replica };
+    ckr__sha_words(h, v, sizeof v / sizeof *v);
+    for (uint32_t d = 0; d < p->n_dims; d++) {
+        const uint64_t x[] = { (uint64_t)p->start[d], (uint64_t)p->count[d],
+                               (uint64_t)p->stride[d] };
+        ckr__sha_words(h, x, 3);
+    }
+}
+
+/* What a plan writes, byte for byte: its literals, which pieces of which tensors go where, where the
+   source has these, and the side file. */
+static ckr_result ckr__plan_print(ckr__ctx *c, ckr_plan *p, uint64_t out[4])
+{
+    ckr__buf side = { c, NULL, 0, 0, false };
+    ckr_sha256 h;
+    ckr_sha256_init(&h);
+    for (uint64_t i = 0; i < p->out.n_files; i++) {
+        const ckr__out_file *f = p->out.files[i];
+        const ckr__image *img = (const ckr__image *)f->image;
+        ckr__sha_str(&h, f->path);
+        ckr__sha_words(&h, &img->size, 1);
+        for (uint64_t k = 0; k < img->n_segs; k++) {
+            const ckr__seg *s = &img->segs[k];
+            ckr__sha_words(&h, &s->size, 1);
+            if (!s->entry && !s->late) ckr_sha256_update(&h, s->bytes, (size_t)s->size);
+            for (uint64_t m = 0; s->entry && !s->late && m < s->entry->n_binds; m++) {
+                const uint64_t index = s->entry->binds[m].tensor->index;
+                ckr__sha_words(&h, &index, 1);
+                ckr__sha_piece(&h, &s->entry->binds[m].piece);
+            }
+        }
+    }
+    for (uint64_t i = 0; i < p->src->state.n_tensors; i++) {
+        const ckr_tensor *t = p->src->state.tensors[i];
+        ckr__sha_str(&h, t->name);
+        ckr__sha_str(&h, t->slot);
+        for (uint32_t k = 0; k < t->n_pieces; k++) ckr__sha_piece(&h, &t->pieces[k]);
+    }
+    if (ckr__side_text(c, p, &side)) ckr_sha256_update(&h, side.data, side.size);
+    ckr__buf_free(&side);
+    ckr__sha_end(&h, out);
+    return c->err->code;
+}
+
+/* Sizes of the input's files, and when their bytes last changed. */
+static ckr_result ckr__inputs_print(ckr__ctx *c, const ckr_plan *p, uint64_t out[4])
+{
+    const ckr__ctx *src = &p->src->ctx;
+    ckr_sha256 h;
+    ckr_sha256_init(&h);
+    for (uint32_t i = 0; i < src->n_files; i++) {
+        const char *path = ckr__path_from(c, src->home, src->files[i].path);
+        ckr_stat st;
+        if (!path || !ckr__path_stat(c, path, &st)) return ckr__stat_told(c, ckr__oom(c));
+        const uint64_t v[] = { (uint64_t)st.kind, st.size, st.changed };
+        ckr__sha_words(&h, v, 3);
+    }
+    ckr__sha_end(&h, out);
+    return c->err->code;
+}
+
+/* All of a small file into `out`, which is empty; the caller frees it. */
+static ckr_result ckr__part_load(ckr__ctx *c, const char *path, ckr__buf *out)
+{
+    const ckr_io *io = &c->env.io;
+    const uint64_t most = c->limits.max_metadata_bytes;
+    uint64_t size = 0;
+    void *h;
+    int32_t sys = io->open_fn(io->user, path, false, &h, &size);
+    out->c = c;
+    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys);
+    if (size > most)
+        ckr__fail(c->err, CKR_ITEM_LIMIT, path, CKR_NO_OFFSET, NULL,
+                  "a record of %llu bytes; the limit is %llu", (unsigned long long)size,
+                  (unsigned long long)most);
+    else if (size && ckr__buf_reserve(out, (size_t)size)) {
+        sys = io->read_fn(io->user, h, 0, out->data, (size_t)size);
+        if (sys) ckr__fail_io(c->err, CKR_ITEM_IO_READ, path, sys);
+        out->size = (size_t)size;
+    }
+    io->close_fn(io->user, h);
+    if (out->failed) ckr__nomem(c);
+    return c->err->code;
+}
+
+/* Is a head of this plan, these inputs and this number of parts? */
+static ckr_result ckr__head_same(ckr__parts *x, const ckr__buf *b, const char *path)
+{
+    ckr__ctx *c = &x->c;
+    uint64_t v[CKR__HEAD_WORDS];
+    const char *anew = ckr__printf(c, "give every part the same options; or, when no part is "
+                                      "running, remove %.200s and write all parts again", x->dir);
+    const bool whole = b->size >= 8 * CKR__HEAD_WORDS;
+    for (size_t i = 0; whole && i < CKR__HEAD_WORDS; i++) v[i] = ckr__word_at(b, 0, i);
+    if (!whole || v[CKR__HEAD_MAGIC] != CKR__PART_MAGIC)
+        return ckr__fail_with(c, CKR_ITEM_PART_RECORD, path, NULL, "it does not begin as one",
+                              anew);
+    if (v[CKR__HEAD_VERSION] != CKR_VERSION)
+        return ckr__fail_fmt(c, CKR_ITEM_PART_VERSION, path, NULL, anew,
+                             "version %llu wrote it; this is %llu",
+                             (unsigned long long)v[CKR__HEAD_VERSION],
+                             (unsigned long long)CKR_VERSION);
+    if (v[CKR__HEAD_PARTS] != x->of.n)
+        return ckr__fail_fmt(c, CKR_ITEM_PART_PLAN, path, NULL, anew,
+                             "it is of %llu parts, and this run has %lu",
+                             (unsigned long long)v[CKR__HEAD_PARTS], (unsigned long)x->of.n);
+    if (memcmp(&v[CKR__HEAD_PLAN], &x->head[CKR__HEAD_PLAN], 4 * sizeof *v) != 0)
+        return ckr__fail_with(c, CKR_ITEM_PART_PLAN, path, NULL,
+                              "it is of another input, or of other options, than this run", anew);
+    if (memcmp(&v[CKR__HEAD_INPUTS], &x->head[CKR__HEAD_INPUTS], 4 * sizeof *v) != 0)
+        return ckr__fail_with(c, CKR_ITEM_PART_INPUT, path, NULL,
+                              "a file of the input was written, or has another size, since then",
+                              anew);
+    return CKR_OK;
+}
+
+/* Where step k begins: behind k of n_steps equal shares of all bytes. */
+static ckr__place ckr__step_place(const ckr__parts *x, uint64_t k)
+{
+    const ckr__out *out = &x->w.plan->out;
+    const uint64_t n = x->n_steps, at = x->total / n * k + x->total % n * k / n;
+    uint64_t lo = 0, hi = out->n_files;
+    ckr__place p = { out->n_files, 0 };
+    if (k == n) return p;
+    while (hi - lo > 1) {
+        const uint64_t mid = lo + (hi - lo) / 2;
+        if (x->first[mid] <= at) lo = mid;
+        else hi = mid;
+    }
+    p.file = lo;
+    p.at = ckr__image_cut((const ckr__image *)out->files[lo]->image, at - x->first[lo]);
+    return p;
+}
+
+/* The bytes [*lo, *hi) of a file between two places. */
+static void ckr__place_range(const ckr__write *w, uint64_t file, uint64_t *lo, uint64_t *hi)
+{
+    *lo = file == w->begin.file ? w->begin.at : 0;
+    *hi = file == w->end.file ? w->end.at
+                              : ((const ckr__image *)w->plan->out.files[file]->image)->size;
+}
+
+/* The CRC-32 of what each entry has in the windows that were just run, in the file's order. */
+static void ckr__wins_crcs(const ckr__write *w, ckr__buf *out)
+{
+    for (uint64_t n = 0; n < w->n_wins; n++) {
+        const ckr__win *x = &w->wins[n];
+        const bool on = n && w->wins[n - 1].file == x->file;
+        const ckr__image *img = (const ckr__image *)w->plan->out.files[x->file]->image;
+        for (uint64_t i = ckr__seg_find(img, x->begin);
+             i < img->n_segs && img->segs[i].offset < x->end; i++) {
+            const ckr__seg *s = &img->segs[i];
+            const uint64_t a = s->offset > x->begin ? s->offset : x->begin,
+                           e = ckr__min_u64(s->offset + s->size, x->end);
+            const int side = a == s->offset;
+            if (e <= a || !s->entry || s->late) continue;
+            uint64_t crc = side && e - a == s->size ? s->entry->crc : x->crc[side];
+            if (on && !side && out->size >= 8) {
+                out->size -= 8;
+                crc = ckr__crc32_combine((uint32_t)ckr__load_u64(out->data + out->size),
+                                         (uint32_t)crc, e - a);
+            }
+            ckr__put_words(out, &crc, 1);
+        }
+    }
+}
+
+/* Writes a step, or with w->verify reads it: its CRCs. */
+static ckr_result ckr__step_run(ckr__parts *x, uint64_t k, ckr__buf *crcs)
+{
+    ckr__write *w = &x->w;
+    w->begin = ckr__step_place(x, k);
+    w->end = ckr__step_place(x, k + 1);
+    const uint64_t last = w->end.file + (w->end.at > 0);
+    ckr_result r = CKR_OK;
+    crcs->size = 0;
+    w->other = 0;
+    for (uint64_t i = w->begin.file; i < last && r == CKR_OK; i += w->n_batch) {
+        w->first_file = i;
+        w->n_batch = ckr__min_u64(last - i, CKR__BATCH);
+        r = ckr__write_batch(w);
+        if (r == CKR_OK) ckr__wins_crcs(w, crcs);
+    }
+    if (r == CKR_OK && crcs->failed) ckr__nomem(&x->c);
+    return x->c.err->code;
+}
+
+/* What the lanes have added up goes into the record, and they begin at 0 again. */
+static void ckr__step_sums(ckr__write *w, ckr__buf *rec)
+{
+    uint64_t n = 0, read = 0, sum[2], le;
+    for (uint64_t i = 0; i < 2 * w->crew.n_tensors; i++)
+        for (uint64_t side = i < w->crew.n_tensors ? 0 : 1; side < 2; side++) {
+            ckr__write_sum(w, i, side, sum);
+            const uint64_t v[] = { 2 * i + side, sum[0], sum[1] };
+            if (sum[0] | sum[1]) ckr__put_words(rec, v, 3);
+            n += (sum[0] | sum[1]) != 0;
+        }
+    for (uint32_t i = 0; i < w->crew.n; i++) {
+        ckr__lane *l = &w->crew.lanes[i];
+        memset(l->sums, 0, (size_t)w->crew.n_tensors * sizeof *l->sums);
+        memset(w->seen[i], 0, 2 * (size_t)w->crew.n_tensors * sizeof *w->seen[i]);
+        read += l->bytes_read;
+        l->bytes_read = 0;
+    }
+    if (rec->failed) return;
+    ckr__store_u64((uint8_t *)&le, n);
+    memcpy(rec->data + 8 * CKR__STEP_SUMS, &le, 8);
+    ckr__store_u64((uint8_t *)&le, read);
+    memcpy(rec->data + 8 * CKR__STEP_READ, &le, 8);
+}
+
+static uint64_t ckr__record_check(const ckr__parts *x, const uint8_t *p, size_t n)
+{
+    uint64_t sum[4];
+    ckr_sha256 h;
+    ckr_sha256_init(&h);
+    ckr__sha_words(&h, x->head, CKR__HEAD_WORDS);
+    ckr_sha256_update(&h, p, n);
+    ckr__sha_end(&h, sum);
+    return sum[0];
+}
+
+/* Where the last record of each step lies, 0: it has none. The result: the end of the last whole
+   record; what lies behind it was being written when a run ended. */
+static uint64_t ckr__record_walk(const ckr__parts *x, uint32_t part, const ckr__buf *b,
+                                 uint64_t *at)
+{
+    uint64_t pos = 8 * CKR__HEAD_WORDS;
+    memset(at, 0, (size_t)x->each * sizeof *at);
+    while (b->size >= pos + 8 * (CKR__STEP_WORDS + 1)) {
+        const uint64_t step = ckr__word_at(b, pos, CKR__STEP_NUMBER) - part * x->each,
+                       crcs = ckr__word_at(b, pos, CKR__STEP_CRCS),
+                       sums = ckr__word_at(b, pos, CKR__STEP_SUMS),
+                       room = (b->size - pos) / 8 - CKR__STEP_WORDS - 1,
+                       n_crcs = crcs == CKR__STEP_NONE ? 0 : crcs;
+        if (step >= x->each || n_crcs > room || sums > (room - n_crcs) / 3) break;
+        const uint64_t n = CKR__STEP_WORDS + n_crcs + 3 * sums;
+        if (ckr__word_at(b, pos, n) != ckr__record_check(x, b->data + pos, (size_t)(8 * n))) break;
+        at[step] = crcs == CKR__STEP_NONE ? 0 : pos;
+        pos += 8 * (n + 1);
+    }
+    return pos;
+}
+
+/* The record of one part, while it is written. */
+typedef struct ckr__record {
+    const char *path;
+    void       *handle, *lock;
+    uint64_t    end;           /* where the next step goes                              */
+    ckr__buf    was;           /* what was there                                        */
+    uint64_t   *at;            /* of each step in it, or 0                              */
+} ckr__record;
+
+static ckr_result ckr__record_write(ckr__parts *x, ckr__record *rec, uint64_t at, const ckr__buf *b)
+{
+    const ckr_io *io = &x->c.env.io;
+    if (b->failed)
+        return ckr__fail(x->c.err, CKR_ITEM_NOMEM, rec->path, CKR_NO_OFFSET, NULL, NULL);
+    int32_t sys = io->write_fn(io->user, rec->handle, at, b->data, b->size);
+    if (sys) return ckr__fail_io(x->c.err, CKR_ITEM_IO_WRITE, rec->path, sys);
+    sys = io->sync_fn(io->user, rec->handle);
+    return sys ? ckr__fail_io(x->c.err, CKR_ITEM_IO_SYNC, rec->path, sys) : CKR_OK;
+}
+
+/* The record is opened and locked; what it holds counts, or with another run's number no more. */
+static ckr_result ckr__record_begin(ckr__parts *x, uint32_t part, ckr__record *rec)
+{
+    ckr__ctx *c = &x->c;
+    const ckr_io *io = &c->env.io;
+    ckr__buf head = { c, NULL, 0, 0, false };
+    rec->path = ckr__printf(c, "%s/%lu", x->dir, (unsigned long)part + 1);
+    rec->at = CKR__NEW_N(c, uint64_t, x->each);
+    if (!rec->path || !rec->at) return c->err->code;
+    int32_t sys = io->share_fn(io->user, rec->path, 0, &rec->handle);
+    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, rec->path, sys);
+    sys = io->lock_fn ? io->lock_fn(io->user, rec->path, &rec->lock) : 0;
+    if (sys == EBUSY || sys == ENOENT)
+        return ckr__fail_with(c, CKR_ITEM_OUTPUT_BUSY, rec->path, NULL,
+                              "another run is writing this part, or the output is being committed",
+                              "wait for it");
+    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, rec->path, sys);
+    if (ckr__part_load(c, rec->path, &rec->was) != CKR_OK) return c->err->code;
+    const bool whole = rec->was.size >= 8 * CKR__HEAD_WORDS;
+    const uint64_t run = whole ? ckr__word_at(&rec->was, 0, CKR__HEAD_RUN) : 0;
+    x->head[CKR__HEAD_LAST] = part;
+    x->head[CKR__HEAD_RUN] = run;
+    if (whole && x->of.go_on) {
+        if (ckr__head_same(x, &rec->was, rec->path) != CKR_OK) return c->err->code;
+        rec->end = ckr__record_walk(x, part, &rec->was, rec->at);
+        return CKR_OK;
+    }
+    x->head[CKR__HEAD_RUN] = run + 1;
+    rec->end = 8 * CKR__HEAD_WORDS;
+    ckr__put_words(&head, x->head, CKR__HEAD_WORDS);
+    const ckr_result r = ckr__record_write(x, rec, 0, &head);
+    ckr__buf_free(&head);
+    return r;
+}
+
+static void ckr__record_free(ckr__parts *x, ckr__record *rec)
+{
+    const ckr_io *io = &x->c.env.io;
+    if (rec->lock) io->unlock_fn(io->user, rec->lock);
+    if (rec->handle) io->close_fn(io->user, rec->handle);
+    ckr__buf_free(&rec->was);
+}
+
+/* Does a step hold what its record says? Where it does not, the record is taken back, so that
+   nothing counts for written while it is written again. */
+static ckr_result ckr__step_verify(ckr__parts *x, ckr__record *rec, uint64_t k, uint64_t at,
+                                   ckr__buf *b, bool *same)
+{
+    const uint64_t none[] = { k, CKR__STEP_NONE, 0, 0 };
+    const uint64_t n = ckr__word_at(&rec->was, at, CKR__STEP_CRCS);
+    x->w.verify = true;
+    ckr_result r = ckr__step_run(x, k, b);
+    x->w.verify = false;
+    *same = r == CKR_OK && !x->w.other && b->size == 8 * n &&
+            (!n || !memcmp(b->data, rec->was.data + at + 8 * CKR__STEP_WORDS, b->size));
+    if (r != CKR_OK || *same) return r;
+    b->size = 0;
+    ckr__put_words(b, none, CKR__STEP_WORDS);
+    const uint64_t check = ckr__record_check(x, b->data, b->size);
+    ckr__put_words(b, &check, 1);
+    r = ckr__record_write(x, rec, rec->end, b);
+    rec->end += b->size;
+    return r;
+}
+
+/* Writes step k, and tells of it. */
+static ckr_result ckr__step_write(ckr__parts *x, ckr__record *rec, uint64_t k, ckr__buf *crcs,
+                                  ckr__buf *b)
+{
+    ckr_result r = ckr__step_run(x, k, crcs);
+    if (r != CKR_OK) return r;
+    const uint64_t head[] = { k, crcs->size / 8, 0, 0 };
+    b->size = 0;
+    ckr__put_words(b, head, CKR__STEP_WORDS);
+    ckr__buf_put(b, crcs->data, crcs->size);
+    ckr__step_sums(&x->w, b);
+    const uint64_t check = b->failed ? 0 : ckr__record_check(x, b->data, b->size);
+    ckr__put_words(b, &check, 1);
+    r = ckr__record_write(x, rec, rec->end, b);
+    rec->end += b->size;
+    return r;
+}
+
+/* The tensors that the steps [from, to) take: copies of others are other parts' to compare. */
+static bool *ckr__part_uses(ckr__parts *x, uint64_t from, uint64_t to)
+{
+    ckr__write *w = &x->w;
+    const ckr__out *out = &w->plan->out;
+    bool *mine = CKR__NEW_N(&x->c, bool, x->w.plan->src->state.n_tensors);
+    uint64_t lo, hi;
+    w->begin = ckr__step_place(x, from);
+    w->end = ckr__step_place(x, to);
+    for (uint64_t i = w->begin.file; mine && i < out->n_files && i <= w->end.file; i++) {
+        ckr__place_range(w, i, &lo, &hi);
+        for (uint64_t k = 0; k < out->files[i]->n_entries; k++) {
+            const ckr_entry *e = out->files[i]->entries[k];
+            if (e->offset >= hi || e->offset + e->n_bytes <= lo) continue;
+            for (uint64_t m = 0; m < e->n_binds; m++)
+                if (e->binds[m].tensor->slot[0]) mine[e->binds[m].tensor->index] = true;
+        }
+    }
+    return mine;
+}
+
+static ckr_result ckr__part_write(ckr__parts *x, uint32_t part)
+{
+    ckr__ctx *c = &x->c;
+    ckr_plan *p = x->w.plan;
+    ckr__record rec = CKR_ZERO;
+    ckr__buf crcs = { c, NULL, 0, 0, false }, b = crcs;
+    const uint64_t from = part * x->each, to = from + x->each;
+    const bool *mine = ckr__part_uses(x, from, to);
+    ckr_result r = mine ? ckr__record_begin(x, part, &rec) : c->err->code;
+    /* a repair is told in the report, which the commit makes, too: all of it is looked at by all */
+    if (r == CKR_OK) r = ckr__plan_trust(p, c, p->target.repair ? NULL : mine);
+    if (r == CKR_OK) c->total = x->total / x->n_steps * x->each;
+    for (uint64_t k = from; k < to && r == CKR_OK; k++) {
+        bool same = false;
+        if (rec.at[k - from]) r = ckr__step_verify(x, &rec, k, rec.at[k - from], &b, &same);
+        if (r == CKR_OK && !same) r = ckr__step_write(x, &rec, k, &crcs, &b);
+    }
+    ckr__record_free(x, &rec);
+    ckr__buf_free(&crcs);
+    ckr__buf_free(&b);
+    return r;
+}
+
+/* Nobody is writing a part in this directory. */
+static ckr_result ckr__parts_idle(ckr__ctx *c, const char *dir)
+{
+    const ckr_io *io = &c->env.io;
+    ckr__dirlist l;
+    ckr_result r = ckr__dir_list(c, dir, &l);
+    for (uint64_t i = 0; i < l.n && r == CKR_OK && io->lock_fn; i++) {
+        const char *path = l.items[i]->name[0] >= '1' && l.items[i]->name[0] <= '9'
+                               ? ckr__path_join(c, dir, l.items[i]->name) : NULL;
+        void *lock;
+        const int32_t sys = path ? io->lock_fn(io->user, path, &lock) : ENOENT;
+        if (!sys) io->unlock_fn(io->user, lock);
+        if (sys == EBUSY)
+            r = ckr__fail_with(c, CKR_ITEM_OUTPUT_BUSY, path, NULL, "a part is being written",
+                               "wait for it");
+    }
+    return r;
+}
+
+/* What earlier runs have left of parts goes. */
+static ckr_result ckr__parts_clear(ckr__ctx *c, const char *dir)
+{
+    if (ckr__path_kind(c, dir) == CKR_FILE_ABSENT) return CKR_OK;
+    const ckr_result r = ckr__parts_idle(c, dir);
+    if (r == CKR_OK) ckr__remove_tree(c, dir);
+    return r;
+}
+
+/* A commit that was killed has left the directory under its other name. */
+static ckr_result ckr__parts_back(ckr__parts *x)
+{
+    ckr__ctx *c = &x->c;
+    const char *plan = ckr__path_join(c, x->temp, "plan");
+    const char *temp = x->w.temp;
+    if (!plan || ckr__path_kind(c, x->dir) != CKR_FILE_ABSENT ||
+        ckr__path_kind(c, plan) != CKR_FILE_REGULAR)
+        return c->err->code;
+    x->w.temp = x->temp;
+    ckr_result r = ckr__temp_lock(&x->w);
+    if (r == CKR_OK) r = ckr__path_do(c, CKR_PATH_RENAME, x->temp, x->dir, CKR_ITEM_IO_RENAME);
+    ckr__temp_unlock(&x->w);
+    x->w.temp = temp;
+    return r;
+}
+
+static ckr_result ckr__parts_make(ckr__parts *x, const char *plan, uint32_t who)
+{
+    ckr__ctx *c = &x->c;
+    ckr__buf b = { c, NULL, 0, 0, false };
+    const char *mine = ckr__printf(c, "%s.%lu", plan, (unsigned long)who);
+    const int32_t sys = c->env.io.path_fn(c->env.io.user, CKR_PATH_MKDIR, x->dir, NULL);
+    if (!mine) return c->err->code;
+    if (sys && sys != EEXIST) return ckr__fail_io(c->err, CKR_ITEM_IO_MKDIR, x->dir, sys);
+    x->head[CKR__HEAD_LAST] = x->of.nonce;
+    x->head[CKR__HEAD_RUN] = 0;
+    ckr__put_words(&b, x->head, CKR__HEAD_WORDS);
+    c->env.io.path_fn(c->env.io.user, CKR_PATH_REMOVE, mine, NULL);
+    ckr_result r = b.failed ? ckr__fail(c->err, CKR_ITEM_NOMEM, mine, CKR_NO_OFFSET, NULL, NULL)
+                            : ckr__file_settle(c, mine, &b);
+    ckr__buf_free(&b);
+    /* by another name first: nobody finds half of it */
+    if (r == CKR_OK) r = ckr__path_do(c, CKR_PATH_RENAME, mine, plan, CKR_ITEM_IO_RENAME);
+    return r == CKR_OK ? ckr__path_do(c, CKR_PATH_SYNC_DIR, x->dir, NULL, CKR_ITEM_IO_SYNC) : r;
+}
+
+/* The parts' directory, for part number `who` - 1; 0: for all of them. */
+static ckr_result ckr__parts_begin(ckr__parts *x, uint32_t who)
+{
+    ckr__ctx *c = &x->c;
+    const char *plan = ckr__path_join(c, x->dir, "plan");
+    ckr__buf b = { c, NULL, 0, 0, false };
+    ckr_result r = plan ? CKR_OK : c->err->code;
+    uint64_t nonce = 0;
+    if (r == CKR_OK && x->of.go_on) r = ckr__parts_back(x);
+    if (r == CKR_OK && !who && !x->of.go_on) r = ckr__parts_clear(c, x->dir);
+    const bool there = r == CKR_OK && ckr__path_kind(c, plan) == CKR_FILE_REGULAR;
+    if (there) r = ckr__part_load(c, plan, &b);
+    if (there && r == CKR_OK) r = ckr__head_same(x, &b, plan);
+    if (there && r == CKR_OK) nonce = ckr__word_at(&b, 0, CKR__HEAD_LAST);
+    ckr__buf_free(&b);
+    if (r == CKR_OK && who && x->of.nonce && (!there || nonce != x->of.nonce))
+        r = ckr__fail_with(c, CKR_ITEM_PART_ELSEWHERE, x->dir, NULL,
+                           there ? "its nonce is another one than this run's"
+                                 : "the process that began the run made it, and it is not here: "
+                                   "the output's directory is not common to all machines",
+                           "write to a file system that all processes share");
+    if (r == CKR_OK && !there) r = ckr__output_room(c, x->path, x->total);
+    if (r == CKR_OK && (!there || (!who && nonce != x->of.nonce)))
+        r = ckr__parts_make(x, plan, who);
+    for (uint64_t i = 0; i < x->w.dirs.n && r == CKR_OK; i++) {
+        const int32_t sys =
+            c->env.io.path_fn(c->env.io.user, CKR_PATH_MKDIR, x->w.dirs.list[i], NULL);
+        if (sys && sys != EEXIST)
+            r = ckr__fail_io(c->err, CKR_ITEM_IO_MKDIR, x->w.dirs.list[i], sys);
+    }
+    return r;
+}
+
+/* What a step's record says is added up. */
+static ckr_result ckr__step_take(ckr__parts *x, uint64_t k, const ckr__buf *b, uint64_t at,
+                                 const char *path)
+{
+    ckr__write *w = &x->w;
+    const uint64_t n_crcs = ckr__word_at(b, at, CKR__STEP_CRCS),
+                   sums = at + 8 * (CKR__STEP_WORDS + n_crcs);
+    uint64_t n = 0, lo, hi;
+    w->begin = ckr__step_place(x, k);
+    w->end = ckr__step_place(x, k + 1);
+    for (uint64_t f = w->begin.file; f < w->plan->out.n_files && f <= w->end.file; f++) {
+        const ckr__image *img = (const ckr__image *)w->plan->out.files[f]->image;
+        ckr__place_range(w, f, &lo, &hi);
+        for (uint64_t i = ckr__seg_find(img, lo); i < img->n_segs && img->segs[i].offset < hi; i++) {
+            const ckr__seg *s = &img->segs[i];
+            const uint64_t a = s->offset > lo ? s->offset : lo,
+                           e = ckr__min_u64(s->offset + s->size, hi);
+            if (e <= a || !s->entry || s->late || n++ >= n_crcs) continue;
+            const uint32_t crc = (uint32_t)ckr__word_at(b, at, CKR__STEP_WORDS + n - 1);
+            s->entry->crc = a == s->offset ? crc : ckr__crc32_combine(s->entry->crc, crc, e - a);
+        }
+    }
+    bool ok = n == n_crcs;
+    for (uint64_t i = 0; ok && i < ckr__word_at(b, at, CKR__STEP_SUMS); i++) {
+        const uint64_t of = ckr__word_at(b, sums, 3 * i), index = of >> 1;
+        ok = index < w->crew.n_tensors * (of & 1 ? 2 : 1);
+        uint64_t *to = !ok ? NULL : of & 1 ? w->seen[0][index] : w->crew.lanes[0].sums[index];
+        for (uint64_t j = 0; ok && j < 2; j++) to[j] += ckr__word_at(b, sums, 3 * i + 1 + j);
+    }
+    w->crew.lanes[0].bytes_read += ckr__word_at(b, at, CKR__STEP_READ);
+    return ok ? CKR_OK
+              : ckr__fail_fmt(&x->c, CKR_ITEM_PART_RECORD, path, NULL, "write this part again",
+                              "step %llu does not have the tensors that this plan has in it",
+                              (unsigned long long)k);
+}
+
+/* All steps of a part are told of. */
+static ckr_result ckr__commit_part(ckr__parts *x, uint32_t part, const char *dir, uint64_t *at)
+{
+    ckr__ctx *c = &x->c;
+    const char *path = ckr__printf(c, "%s/%lu", dir, (unsigned long)part + 1);
+    ckr__buf b = { c, NULL, 0, 0, false };
+    const char *again = ckr__printf(c, "run part %lu of %lu, with --continue to keep what it has",
+                                    (unsigned long)part + 1, (unsigned long)x->of.n);
+    uint64_t n = 0;
+    if (!path || !again) return c->err->code;
+    if (ckr__path_kind(c, path) == CKR_FILE_ABSENT)
+        return ckr__fail_with(c, CKR_ITEM_PART_MISSING, path, NULL,
+                              "it was not begun, or on a machine that has another disk there",
+                              again);
+    ckr_result r = ckr__part_load(c, path, &b);
+    if (r == CKR_OK && b.size >= 8 * CKR__HEAD_WORDS) {
+        x->head[CKR__HEAD_RUN] = ckr__word_at(&b, 0, CKR__HEAD_RUN);
+        x->head[CKR__HEAD_LAST] = part;
+    }
+    if (r == CKR_OK) r = ckr__head_same(x, &b, path);
+    if (r == CKR_OK) ckr__record_walk(x, part, &b, at);
+    for (uint64_t k = 0; k < x->each && r == CKR_OK; k++) n += at[k] != 0;
+    if (r == CKR_OK && n < x->each)
+        r = ckr__fail_fmt(c, CKR_ITEM_PART_MISSING, path, NULL, again,
+                          "%llu of its %llu steps are written", (unsigned long long)n,
+                          (unsigned long long)x->each);
+    for (uint64_t k = 0; k < x->each && r == CKR_OK; k++)
+        r = ckr__step_take(x, part * x->each + k, &b, at[k], path);
+    ckr__buf_free(&b);
+    return r;
+}
+
+/* The files have their sizes; what needs CRCs is written. */
+static ckr_result ckr__commit_file(ckr__parts *x, uint64_t i)
+{
+    ckr__write *w = &x->w;
+    const ckr_io *io = &x->c.env.io;
+    const ckr__image *img = (const ckr__image *)w->plan->out.files[i]->image;
+    const char *path = w->files.list[i];
+    bool late = !img->size;
+    ckr_stat st;
+    for (uint64_t k = 0; k < img->n_segs && !late; k++) late = img->segs[k].late;
+    if (!ckr__path_stat(&x->c, path, &st)) return ckr__stat_told(&x->c, CKR_OK);
+    if (img->size && (st.kind != CKR_FILE_REGULAR || st.size != img->size))
+        return ckr__fail_fmt(&x->c, CKR_ITEM_PART_RECORD, path, NULL,
+                             "write all parts again, without --continue",
+                             "the records tell of a file of %llu bytes, and it has %llu",
+                             (unsigned long long)img->size, (unsigned long long)st.size);
+    if (!late) return CKR_OK;
+    w->first_file = i;
+    int32_t sys = io->share_fn(io->user, path, img->size, w->handles);
+    if (sys) return ckr__fail_io(x->c.err, CKR_ITEM_IO_OPEN, path, sys);
+    ckr_result r = ckr__win_late(w, i);
+    sys = r == CKR_OK ? io->sync_fn(io->user, w->handles[0]) : 0;
+    if (sys) r = ckr__fail_io(x->c.err, CKR_ITEM_IO_SYNC, path, sys);
+    io->close_fn(io->user, w->handles[0]);
+    return r;
+}
+
+/* In the directory under its other name, which is locked. */
+static ckr_result ckr__commit_all(ckr__parts *x, ckr_receipt *receipt)
+{
+    ckr__ctx *c = &x->c;
+    ckr__write *w = &x->w;
+    const ckr_plan *p = w->plan;
+    ckr__buf side = { c, NULL, 0, 0, false };
+    ckr_result r = CKR_OK;
+    for (uint64_t i = 0; i < p->out.n_files && r == CKR_OK; i++) r = ckr__commit_file(x, i);
+    if (r == CKR_OK) r = ckr__write_receipt(w, receipt, &side);
+    if (r == CKR_OK && !w->single) {
+        const char *path = w->files.list[p->out.n_files];
+        c->env.io.path_fn(c->env.io.user, CKR_PATH_REMOVE, path, NULL);
+        r = ckr__file_settle(c, path, &side);
+    }
+    for (uint64_t i = w->dirs.n; i > 0 && r == CKR_OK; i--)
+        r = ckr__path_do(c, CKR_PATH_SYNC_DIR, w->dirs.list[i - 1], NULL, CKR_ITEM_IO_SYNC);
+    ckr__buf_free(&side);
+    return r == CKR_OK ? ckr__output_rename(c, w->temp, x->path, x->old, w->single) : r;
+}
+
+static ckr_result ckr__parts_commit(ckr__parts *x, ckr_receipt *receipt)
+{
+    ckr__ctx *c = &x->c;
+    ckr__write *w = &x->w;
+    const char *out = w->temp;
+    uint64_t *at = CKR__NEW_N(c, uint64_t, x->each);
+    ckr_result r = at ? ckr__parts_back(x) : c->err->code;
+    if (r == CKR_OK && ckr__path_kind(c, x->dir) == CKR_FILE_ABSENT)
+        r = ckr__fail_with(c, CKR_ITEM_PART_MISSING, x->dir, NULL,
+                           "no part was written, or on a machine that has another disk there",
+                           "write all parts first");
+    if (r == CKR_OK) r = ckr__parts_idle(c, x->dir);
+    for (uint32_t i = 0; i < x->of.n && r == CKR_OK; i++) r = ckr__commit_part(x, i, x->dir, at);
+    /* now nobody finds the parts any more; whoever found them first is seen by his lock */
+    w->temp = x->temp;
+    if (r == CKR_OK && ckr__path_kind(c, x->temp) != CKR_FILE_ABSENT) {
+        r = ckr__temp_lock(w);
+        if (r == CKR_OK) ckr__remove_tree(c, x->temp);
+        ckr__temp_unlock(w);
+    }
+    if (r == CKR_OK) r = ckr__path_do(c, CKR_PATH_RENAME, x->dir, x->temp, CKR_ITEM_IO_RENAME);
+    if (r == CKR_OK) {
+        r = ckr__temp_lock(w);
+        if (r == CKR_OK) r = ckr__parts_idle(c, x->temp);
+        w->temp = out;
+        if (r == CKR_OK) r = ckr__commit_all(x, receipt);
+        w->temp = x->temp;
+        ckr__temp_unlock(w);
+        if (r == CKR_OK) ckr__remove_tree(c, x->temp);
+        else c->env.io.path_fn(c->env.io.user, CKR_PATH_RENAME, x->temp, x->dir);
+    }
+    if (r == CKR_OK && receipt && w->plan->out.renamed) ckr__receipt_reread(c, x->path, receipt);
+    return r;
+}
+
+/* What all three calls need: that the plan may be carried out so, its steps, its prints. */
+static ckr_result ckr__parts_open(ckr__parts *x, const char *path, bool commit)
+{
+    ckr__ctx *c = &x->c;
+    ckr__write *w = &x->w;
+    ckr_plan *p = w->plan;
+    const ckr_io *io = &c->env.io;
+    if (!io->write_fn || !io->sync_fn || !io->path_fn || !io->share_fn)
+        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "env.io",
+                         "write_fn, sync_fn, path_fn and share_fn are needed to write parts");
+    if (p->src->by_hand)
+        return ckr__fail_with(c, CKR_ITEM_ARG, NULL, "plan",
+                              "parts are of a checkpoint in files, not of one that was put",
+                              "ckr_plan_write, or ckr_plan_write_rank");
+    if (p->facts.verdict == CKR_VERDICT_REFUSED) return ckr__plan_refused(c, p);
+    x->path = path = ckr__path_in(c, path);
+    if (!path) return c->err->code;
+    x->shift = ckr__is_step_dir(path, p->out.step_dir) ? strlen(p->out.step_dir) : 0;
+    if (x->shift) ckr__paths_shift(p, x->shift, true);
+    w->single = p->out.n_files == 1 && !p->out.files[0]->path[0];
+    w->shared = true;
+    x->old = ckr__sibling(c, path, "ckptresume-old");
+    x->dir = ckr__sibling(c, path, "ckptresume-parts");
+    x->temp = ckr__sibling(c, path, "ckptresume-tmp");
+    if (!x->old || !x->dir || !x->temp) return c->err->code;
+    w->temp = ckr__path_join(c, commit ? x->temp : x->dir, "out");
+    x->first = CKR__NEW_N(c, uint64_t, p->out.n_files);
+    if (!w->temp || !x->first) return c->err->code;
+    for (uint64_t i = 0; i < p->out.n_files; i++) {
+        x->first[i] = x->total;
+        x->total += ((const ckr__image *)p->out.files[i]->image)->size;
+    }
+    if (!x->of.n || x->of.n > CKR__PARTS_MOST || x->of.n > x->total)
+        return ckr__fail_fmt(c, CKR_ITEM_PART_NUMBER, NULL, "parts", "give fewer parts",
+                             "%lu parts; the output has %llu bytes, and parts are 1 to %lu",
+                             (unsigned long)x->of.n, (unsigned long long)x->total,
+                             (unsigned long)CKR__PARTS_MOST);
+    const uint64_t share = x->total / x->of.n;
+    x->each = ckr__min_u64(share / CKR__STEP_LEAST + 1, CKR__STEPS);
+    if (share / x->each > CKR__STEP_MOST) x->each = share / CKR__STEP_MOST + 1;
+    x->n_steps = x->each * x->of.n;
+    x->head[CKR__HEAD_MAGIC] = CKR__PART_MAGIC;
+    x->head[CKR__HEAD_VERSION] = CKR_VERSION;
+    x->head[CKR__HEAD_PARTS] = x->of.n;
+    ckr_result r = ckr__plan_print(c, p, &x->head[CKR__HEAD_PLAN]);
+    if (r == CKR_OK) r = ckr__inputs_print(c, p, &x->head[CKR__HEAD_INPUTS]);
+    if (r == CKR_OK) r = ckr__stat_told(c, ckr__output_check(c, p, path, x->old));
+    return r == CKR_OK ? ckr__temp_plan(w) : r;
+}
+
+typedef enum ckr__parts_do {
+    CKR__PARTS_BEGIN, CKR__PARTS_WRITE, CKR__PARTS_COMMIT
+} ckr__parts_do;
+
+static CKR__NOINLINE ckr_result ckr__parts_body(ckr_plan *p, const char *path, ckr__parts_do what,
+                                                uint32_t part, const ckr_parts *of,
+                                                ckr_receipt *receipt, ckr_error *err)
+{
+    ckr__parts x = CKR_ZERO;
+    ckr_result r = ckr__ctx_init(&x.c, &p->ctx.env, &p->ctx.limits, err);
+    if (r != CKR_OK) return r;
+    x.w.c = &x.c;
+    x.w.plan = p;
+    x.of = *of;
+    r = ckr__parts_open(&x, path, what == CKR__PARTS_COMMIT);
+    if (r == CKR_OK && what == CKR__PARTS_WRITE && part >= of->n)
+        r = ckr__fail_fmt(&x.c, CKR_ITEM_PART_NUMBER, NULL, "part", "count from 0",
+                          "part %lu of %lu", (unsigned long)part, (unsigned long)of->n);
+    if (what == CKR__PARTS_COMMIT) x.c.env.parallel.n_threads = 1;
+    if (r == CKR_OK && what != CKR__PARTS_BEGIN) r = ckr__write_alloc(&x.w);
+    if (r == CKR_OK && what != CKR__PARTS_COMMIT)
+        r = ckr__parts_begin(&x, what == CKR__PARTS_WRITE ? part + 1 : 0);
+    if (r == CKR_OK && what == CKR__PARTS_WRITE) r = ckr__part_write(&x, part);
+    if (r == CKR_OK && what == CKR__PARTS_COMMIT) r = ckr__parts_commit(&x, receipt);
+    r = ckr__stat_told(&x.c, r);
+    if (x.shift) ckr__paths_shift(p, x.shift, false);
+    ckr__write_free(&x.w);
+    ckr__ctx_free(&x.c);
+    return r;
+}
+
+CKR_API ckr_result ckr_plan_begin(ckr_plan *p, const char *path, const ckr_parts *parts,
+                                  ckr_error *err)
+{
+    CKR__NEEDS(p, "p");
+    CKR__NEEDS(path, "path");
+    CKR__NEEDS(parts, "parts");
+    CKR__IN_FENV(ckr_result, ckr__parts_body(p, path, CKR__PARTS_BEGIN, 0, parts, NULL, err));
+}
+
+CKR_API ckr_result ckr_plan_write_part(ckr_plan *p, const char *path, uint32_t part,
+                                       const ckr_parts *parts, ckr_error *err)
+{
+    CKR__NEEDS(p, "p");
+    CKR__NEEDS(path, "path");
+    CKR__NEEDS(parts, "parts");
+    CKR__IN_FENV(ckr_result, ckr__parts_body(p, path, CKR__PARTS_WRITE, part, parts, NULL, err));
+}
+
+CKR_API ckr_result ckr_plan_commit(ckr_plan *p, const char *path, const ckr_parts *parts,
+                                   ckr_receipt *receipt, ckr_error *err)
+{
+    CKR__NEEDS(p, "p");
+    CKR__NEEDS(path, "path");
+    CKR__NEEDS(parts, "parts");
+    CKR__IN_FENV(ckr_result, ckr__parts_body(p, path, CKR__PARTS_COMMIT, 0, parts, receipt, err));
 }
 
 /* >>verify -------------------------------------------------------------------- */

@@ -114,6 +114,14 @@ const option all_options[] = {
       "safetensors: a directory of files no larger, and model.safetensors.index.json: 5GB, 512M" },
     { "force", NULL, KIND_SWITCH, GROUP_OUTPUT, AT(target.force), VERB_TARGET | VERB_EXPORT, NULL,
       "the output, and FILE of --settings, may exist: it is replaced" },
+    { "continue", NULL, KIND_SWITCH, GROUP_OUTPUT, AT(parts.go_on), VERB_CONVERT | VERB_EXPORT,
+      NULL, "go on where a run with --continue or --part was ended: what it wrote is verified and "
+      "stays; else the run begins anew" },
+    { "part", "I/N", KIND_PART, GROUP_OUTPUT, AT(part), VERB_CONVERT | VERB_EXPORT, NULL,
+      "write only part I of N, on any machine that shares the file system; --commit N, when all "
+      "are written, makes OUT of them" },
+    { "commit", "N", KIND_COUNT, GROUP_OUTPUT, AT(commit), VERB_CONVERT | VERB_EXPORT, NULL,
+      "prove that N parts are written and fit, and make OUT of them" },
     { "settings", "FILE", KIND_FILE, GROUP_OUTPUT, AT(settings), VERB_TARGET, NULL,
       "what the coming run must be started with, into FILE" },
     { "tensors", "[PATTERN]", KIND_PATTERN, GROUP_OUTPUT, AT(pattern), VERB_INSPECT, NULL,
@@ -316,6 +324,21 @@ static bool store_tolerance(options *into, const char *s)
            into->tolerate <= 1e300;
 }
 
+/* I/N */
+static bool store_part(options *into, const char *s)
+{
+    char first[16];
+    const size_t n = strcspn(s, "/");
+    uint64_t part, of;
+    if (n >= sizeof first || !s[n]) return false;
+    memcpy(first, s, n);
+    first[n] = '\0';
+    if (!parse_u64(first, UINT32_MAX, &part) || !parse_u64(s + n + 1, UINT32_MAX, &of)) return false;
+    into->part = (uint32_t)part;
+    into->parts.n = (uint32_t)of;
+    return part && part <= of;
+}
+
 /* Reads `s` into the option's field; false: not a value of this kind. */
 static bool option_store(const option *o, options *into, const char *s)
 {
@@ -352,6 +375,7 @@ static bool option_store(const option *o, options *into, const char *s)
         into->limit = UINT64_MAX;
         return true;
     case KIND_TOLERANCE: return store_tolerance(into, s);
+    case KIND_PART: return store_part(into, s);
     case KIND_PATTERN:
         into->pattern = *s ? s : NULL;
         into->tensors = true;
@@ -390,6 +414,7 @@ static const char *option_wants(const option *o)
     case KIND_SEED: return "a whole number";
     case KIND_LIMIT: return "a whole number from 1, or all";
     case KIND_TOLERANCE: return "a number like 1e-6, or 2ulp";
+    case KIND_PART: return "a part and how many there are: 1/4 to 4/4";
     case KIND_SCHEDULE: return "KIND:key=value,... as in `ckptresume help schedules`";
     case KIND_FILE: return "a file";
     case KIND_DIALECT: return "a framework of `ckptresume help dialects`";
@@ -609,6 +634,9 @@ static int check_together(job *j)
     if (!j->o.data && (j->o.micro_batch || j->o.seq_len))
         return usage(j, j->o.micro_batch ? "--micro-batch" : "--seq-len",
                      "it goes with --data GLOB, from which the position is recomputed");
+    if (j->o.commit && (j->o.part || j->o.parts.go_on))
+        return usage(j, "--commit", "it ends what --part has written, and has no use for %s",
+                     j->o.part ? "--part" : "--continue");
     if (j->o.json && j->o.csv)
         return usage(j, "--csv", "--json asks for another form of the same values");
     return CODE_DONE;

@@ -420,19 +420,35 @@ static int settings_place_file(job *j, const outcome *o, settings_file *f)
     return fail(j);
 }
 
-/* Carries the plan out. */
+/* Carries the plan out, or a part of it. --continue is the one part of one, which is committed. */
+static ckr_result plan_carry(job *j, ckr_plan *plan, outcome *o)
+{
+    ckr_parts *p = &j->o.parts;
+    const bool all = !j->o.part && !j->o.commit;
+    ckr_result r = CKR_OK;
+    if (all && !p->go_on) return ckr_plan_write(plan, o->path, &o->receipt, &j->err);
+    if (!j->o.part) p->n = all ? 1 : j->o.commit;
+    if (!j->o.commit)
+        r = ckr_plan_write_part(plan, o->path, all ? 0 : j->o.part - 1, p, &j->err);
+    if (!j->o.part && r == CKR_OK) r = ckr_plan_commit(plan, o->path, p, &o->receipt, &j->err);
+    return r;
+}
+
 static int plan_write(job *j, ckr_plan *plan, outcome *o)
 {
     ckr_result r;
     signals_catch();
     progress_begin(j);
-    r = ckr_plan_write(plan, o->path, &o->receipt, &j->err);
+    r = plan_carry(j, plan, o);
     o->seconds = progress_end(j);
     if (r == CKR_E_CANCELLED) {
         snprintf(j->err.file, sizeof j->err.file, "%.250s", o->path);
-        snprintf(j->err.text, sizeof j->err.text, "interrupted; nothing of it was left behind");
+        snprintf(j->err.text, sizeof j->err.text, "%s",
+                 j->o.part || j->o.parts.go_on
+                     ? "interrupted; the same command with --continue goes on from here"
+                     : "interrupted; nothing of it was left behind");
     }
-    o->written = r == CKR_OK;
+    o->written = r == CKR_OK && !j->o.part;
     if (r == CKR_E_REFUSED) outcome_refuse(j, o);
     else if (r != CKR_OK) return fail(j);
     return CODE_DONE;

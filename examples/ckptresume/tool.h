@@ -128,6 +128,8 @@ typedef struct options {
     int64_t     heads, kv_heads, fsdp_size, micro_batch, seq_len;
     uint64_t    max_shard_bytes;
     ckr_target  target;
+    ckr_parts   parts;
+    uint32_t    part, commit;  /* from 1; 0: not asked for                            */
     ckr_option  list[9];       /* the nine of these that are asked for               */
     char        numbers[9][24];
     ckr_setting sets[SETTINGS_MAX];
@@ -349,7 +351,8 @@ bool lr_svg(text *o, const lr_series *s);
 typedef enum option_kind {
     KIND_SWITCH = 0, KIND_TEXT, KIND_FILE, KIND_COUNT, KIND_ROWS, KIND_STAGE, KIND_BYTES,
     KIND_RATIO, KIND_SEED, KIND_WORD, KIND_ONLY, KIND_WITHOUT, KIND_SET, KIND_DTYPE, KIND_FORMAT,
-    KIND_DIALECT, KIND_SCHEDULE, KIND_UNTIL, KIND_LIMIT, KIND_TOLERANCE, KIND_PATTERN
+    KIND_DIALECT, KIND_SCHEDULE, KIND_UNTIL, KIND_LIMIT, KIND_TOLERANCE, KIND_PATTERN,
+    KIND_PART
 } option_kind;
 
 typedef enum option_group {
