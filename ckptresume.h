@@ -1463,8 +1463,8 @@ CKR_API ckr_result ckr_plan_write_rank(ckr_plan *p, const char *path, uint32_t r
 CKR_API ckr_result ckr_plan_write_end(ckr_plan *p, const char *path, ckr_error *err);
 
 /* The same conversion by many processes that share a file system, each with an equal plan of its
-   own (the same input, options and version of this library); or by one that can be killed and go on.
-   Part 0 to n - 1 of equal bytes go into a directory beside the output, in any order and at any
+   own (the same input, options and version of this library); or by one that can be killed and go
+   on. Part 0 to n - 1 of equal bytes go into a directory beside the output, in any order and at any
    time, each by one process at a time (E_REFUSED, CKR_ITEM_OUTPUT_BUSY); a part that failed is
    written again alone. ckr_plan_commit, by one process when all parts are written, proves that they
    are, and of this plan and of inputs that have not changed since; then `path` appears, byte for
@@ -33296,7 +33296,8 @@ static ckr_result ckr__trust_vocab(ckr__trust *x, const bool *use)
     if (!ckr_node_i64(ckr_node_find(k->side, "/vocab/logical"), &told) || told != s->vocab)
         return CKR_OK;
     for (uint64_t i = 0; i < s->n_tensors; i++) {
-        only[i] = ckr__trust_looks(x, use, i) && s->tensors[i]->split.vocab && !strcmp(s->tensors[i]->slot, "param");
+        only[i] = ckr__trust_looks(x, use, i) && s->tensors[i]->split.vocab &&
+                  !strcmp(s->tensors[i]->slot, "param");
         any = any || only[i];
     }
     ckr_result r = any ? ckr__digest_all(x->c, k, only, each) : CKR_OK;
@@ -33337,9 +33338,9 @@ static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c, const bool *mine)
     if (r == CKR_OK) r = ckr__trust_all(&x, use, &differ);
     /* one by one, where any differ */
     for (uint64_t i = 0; differ && i < s->n_tensors; i++)
-        for (uint32_t k = 0; ckr__trust_looks(&x, use, i) && k < s->tensors[i]->n_pieces && r == CKR_OK;
-             k++) {
+        for (uint32_t k = 0; k < s->tensors[i]->n_pieces && r == CKR_OK; k++) {
             const ckr_tensor *t = s->tensors[i];
+            if (!ckr__trust_looks(&x, use, i)) break;
             r = ckr__replica_differs(c, &x.crew, t, k, &n);
             if (r == CKR_OK && n) r = ckr__trust_judge(&x, t, &t->pieces[k], n);
         }
@@ -34106,13 +34107,14 @@ CKR_API ckr_result ckr_plan_write_end(ckr_plan *p, const char *path, ckr_error *
 
 /* >>parts --------------------------------------------------------------------- */
 /* A conversion by many processes, or by one that may be killed. The output's bytes are cut into
-   steps of equal length, at elements, and a part is a row of steps. Everything lies in one directory
-   beside the output, `.NAME.ckptresume-parts`: `plan`, which says what the parts are parts of;
-   `out`, the output as it grows; and a record of each part, `1` and so on, which is locked while the
-   part is written. A step is written, made durable, and then told in the record: the CRC-32 of what
-   each entry has in it, and what it adds to the digests. A part that goes on reads what its record
-   tells of, and writes again what is not so. The commit takes `.NAME.ckptresume-tmp` as the name of
-   the directory, adds up what the records say, writes what needs CRCs, and renames `out`.
+   steps of equal length, at elements, and a part is a row of steps. Everything lies in one
+   directory beside the output, `.NAME.ckptresume-parts`: `plan`, which says what the parts are
+   parts of; `out`, the output as it grows; and a record of each part, `1` and so on, which is
+   locked while the part is written. A step is written, made durable, and then told in the record:
+   the CRC-32 of what each entry has in it, and what it adds to the digests. A part that goes on
+   reads what its record tells of, and writes again what is not so. The commit takes
+   `.NAME.ckptresume-tmp` as the name of the directory, adds up what the records say, writes what
+   needs CRCs, and renames `out`.
 
    Words of 64 bits, little-endian:
 
@@ -34196,8 +34198,8 @@ static void ckr__sha_piece(ckr_sha256 *h, const ckr_piece *p)
     }
 }
 
-/* What a plan writes, byte for byte: its literals, which pieces of which tensors go where, where the
-   source has these, and the side file. */
+/* What a plan writes, byte for byte: its literals, which pieces of which tensors go where, where
+   the source has these, and the side file. */
 static ckr_result ckr__plan_print(ckr__ctx *c, ckr_plan *p, uint64_t out[4])
 {
     ckr__buf side = { c, NULL, 0, 0, false };
@@ -34690,7 +34692,8 @@ static ckr_result ckr__step_take(ckr__parts *x, uint64_t k, const ckr__buf *b, u
     for (uint64_t f = w->begin.file; f < w->plan->out.n_files && f <= w->end.file; f++) {
         const ckr__image *img = (const ckr__image *)w->plan->out.files[f]->image;
         ckr__place_range(w, f, &lo, &hi);
-        for (uint64_t i = ckr__seg_find(img, lo); i < img->n_segs && img->segs[i].offset < hi; i++) {
+        for (uint64_t i = ckr__seg_find(img, lo); i < img->n_segs && img->segs[i].offset < hi;
+             i++) {
             const ckr__seg *s = &img->segs[i];
             const uint64_t a = s->offset > lo ? s->offset : lo,
                            e = ckr__min_u64(s->offset + s->size, hi);

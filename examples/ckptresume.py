@@ -111,7 +111,7 @@ _Read = _struct("ckr_read", ("tensor", C.POINTER(_Tensor)), ("start", C.POINTER(
 _Allocator = _struct("ckr_allocator", *[(n, C.c_void_p) for n in ("alloc_fn", "free_fn", "user")])
 _Io = _struct("ckr_io", *[(n, C.c_void_p) for n in (
     "open_fn", "read_fn", "write_fn", "sync_fn", "park_fn", "close_fn", "stat_fn", "list_fn", "path_fn", "lock_fn",
-    "unlock_fn", "user", "room_fn")])
+    "unlock_fn", "user", "room_fn", "share_fn")])
 _Parallel = _struct("ckr_parallel", ("for_fn", C.c_void_p), ("n_threads", _u32), ("user", C.c_void_p))
 _PROGRESS = C.CFUNCTYPE(C.c_bool, C.c_void_p, _u64, _u64)
 _Env = _struct("ckr_env", ("alloc", _Allocator), ("io", _Io), ("parallel", _Parallel), ("log_fn", C.c_void_p),

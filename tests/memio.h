@@ -149,6 +149,24 @@ static int32_t memio_open(void *user, const char *path, bool create, void **file
     return 0;
 }
 
+static int32_t memio_share(void *user, const char *path, uint64_t size, void **file)
+{
+    memio *m = (memio *)user;
+    memio_file *f = memio_find(m, path);
+    uint64_t was;
+    int32_t sys = memio_open(user, path, !f, file, &was);
+    f = (memio_file *)*file;
+    if (sys) return sys;
+    if (f->size < size) {
+        f->data = (uint8_t *)realloc(f->data, (size_t)size);
+        if (!f->data) exit(2);
+        memset(f->data + f->size, 0, (size_t)size - f->size);
+        f->size = f->cap = (size_t)size;
+        f->dirty = true;
+    }
+    return 0;
+}
+
 static int32_t memio_read(void *user, void *file, uint64_t offset, void *dst, size_t n)
 {
     const memio_file *f = (const memio_file *)file;
@@ -302,6 +320,7 @@ static ckr_io memio_io(memio *m)
     io.stat_fn = memio_stat;
     io.list_fn = memio_list;
     io.path_fn = memio_path;
+    io.share_fn = memio_share;
     io.user = m;
     return io;
 }

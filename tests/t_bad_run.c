@@ -262,6 +262,7 @@ static void null_of_checkpoints(ckr_ckpt *c, ckr_plan *p)
     const int64_t at[1] = { 0 };
     const ckr_tensor *none = NULL;
     ckr_stats stats;
+    const ckr_parts parts = { 1, false, 0 };
     uint8_t total[16];
     size_t n = 0;
     char name[1] = "";
@@ -321,6 +322,15 @@ static void null_of_checkpoints(ckr_ckpt *c, ckr_plan *p)
     REFUSED("path", ckr_plan_write_rank(p, NULL, 0, e));
     REFUSED("p", ckr_plan_write_end(NULL, OUT, e));
     REFUSED("path", ckr_plan_write_end(p, NULL, e));
+    REFUSED("p", ckr_plan_begin(NULL, OUT, &parts, e));
+    REFUSED("path", ckr_plan_begin(p, NULL, &parts, e));
+    REFUSED("parts", ckr_plan_begin(p, OUT, NULL, e));
+    REFUSED("p", ckr_plan_write_part(NULL, OUT, 0, &parts, e));
+    REFUSED("path", ckr_plan_write_part(p, NULL, 0, &parts, e));
+    REFUSED("parts", ckr_plan_write_part(p, OUT, 0, NULL, e));
+    REFUSED("p", ckr_plan_commit(NULL, OUT, &parts, NULL, e));
+    REFUSED("path", ckr_plan_commit(p, NULL, &parts, NULL, e));
+    REFUSED("parts", ckr_plan_commit(p, OUT, NULL, NULL, e));
     REFUSED("c", ckr_ckpt_digest(NULL, NULL, total, e));
     REFUSED("total", ckr_ckpt_digest(c, NULL, NULL, e));
     REFUSED("c", ckr_ckpt_stats(NULL, NULL, 0, NULL, e));

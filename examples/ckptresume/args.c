@@ -333,7 +333,8 @@ static bool store_part(options *into, const char *s)
     if (n >= sizeof first || !s[n]) return false;
     memcpy(first, s, n);
     first[n] = '\0';
-    if (!parse_u64(first, UINT32_MAX, &part) || !parse_u64(s + n + 1, UINT32_MAX, &of)) return false;
+    if (!parse_u64(first, UINT32_MAX, &part) || !parse_u64(s + n + 1, UINT32_MAX, &of))
+        return false;
     into->part = (uint32_t)part;
     into->parts.n = (uint32_t)of;
     return part && part <= of;

@@ -131,14 +131,16 @@ static void plan_sums(show *w, const outcome *o)
 }
 
 /* What plan_sums, plan_files and plan_done have, for the eye. */
-static void plan_lines(show *w, const outcome *o)
+static void plan_lines(show *w, const outcome *o, bool part)
 {
     bool same;
     text_count(show_text(w, "n"), o->facts->n_files);
     text_fmt(show_text(w, "rate"), "%.2f GB/s",
              (double)o->facts->bytes_written / 1e9 / (o->seconds > 1e-9 ? o->seconds : 1e-9));
     show_line(w, NULL, "");
-    show_line(w, o->written ? "written" : "to write",
+    if (part) show_line(w, "part", "{part} of {parts} is written; --commit {parts} makes the output "
+                                   "when all are");
+    show_line(w, o->written ? "written" : part ? "all parts" : "to write",
               o->written ? "{n file/files}, {bytes_written} in {copies copy/copies}; reads "
                            "{bytes_read} in {seconds} s ({rate})"
                          : "{n file/files}, {bytes_written} in {copies copy/copies}; reads "
@@ -170,7 +172,11 @@ static void plan_show(job *j, const outcome *o)
     plan_files(&w, j, o);
     settings_show(&w, o->facts, o->path);
     if (j->verb->bit != VERB_PLAN) plan_done(&w, o);
-    if (!o->refused && o->facts) plan_lines(&w, o);
+    if (j->o.part && !o->refused) {
+        show_uint(&w, "part", j->o.part);
+        show_uint(&w, "parts", j->o.parts.n);
+    }
+    if (!o->refused && o->facts) plan_lines(&w, o, j->o.part != 0);
     if (!o->refused && o->facts && o->facts->n_settings && w.t) {
         show_line(&w, NULL, "\nStart the coming run with:");
         if (!settings_text(w.t, o->facts, o->path, true)) w.t->failed = true;
