@@ -9,7 +9,7 @@
 /* t_bad.c, t_bad_files.c, t_bad_run.c; the others have a program of their own */
 enum {
     BAD_FORMATS = 0, BAD_FILES, BAD_RUN, BAD_TRAINER, BAD_RNG, BAD_REMAP, BAD_LLMC, BAD_DEEPSPEED,
-    BAD_DCP, BAD_MEGATRON, BAD_CUDA, BAD_VERL
+    BAD_DCP, BAD_MEGATRON, BAD_CUDA, BAD_VERL, BAD_PARTS
 };
 
 static bool bad_seen[CKR_ITEM_COUNT_];
@@ -32,7 +32,8 @@ static int bad_home(ckr_item i)
         { "DEEPSPEED_", BAD_DEEPSPEED }, { "SLOT_CUT", BAD_DEEPSPEED },
         { "FILE_FORM", BAD_MEGATRON }, { "MEGATRON_", BAD_MEGATRON }, { "LLMC_", BAD_LLMC },
         { "DCP_", BAD_DCP }, { "RNG_LINEAGE", BAD_REMAP }, { "RNG_EXHAUSTED", BAD_REMAP },
-        { "RNG_", BAD_RNG }, { "BACKEND", BAD_CUDA }, { "TP_AXIS", BAD_MEGATRON }
+        { "RNG_", BAD_RNG }, { "BACKEND", BAD_CUDA }, { "TP_AXIS", BAD_MEGATRON },
+        { "PART_", BAD_PARTS }
     };
     const char *name = ckr_item_name(i) + sizeof "CKR_E_" - 1;
     size_t k;

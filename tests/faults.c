@@ -97,8 +97,8 @@ static bool right_class(int kind, ckr_result r)
 }
 
 static const char *const kind_name[] = {
-    "alloc", "open", "create", "read",   "write",    "sync",
-    "stat",  "list", "mkdir",  "rename", "sync_dir", "remove"
+    "alloc", "open",  "create", "share",    "lock",   "read",  "write", "sync",
+    "stat",  "list",  "mkdir",  "rename",   "sync_dir", "remove"
 };
 
 /* Calls of each kind in a run without faults, and the sums of old, new and input. */
@@ -189,7 +189,8 @@ static void all_faults(const job *j)
     sum_new = tree_sum("/w/out");
     CHECK(sum_new != sum_old);
     for (kind = 0; kind < FAULT_REMOVE; kind++) {
-        CHECK(calls[kind] > 0 || kind == FAULT_MKDIR || kind == FAULT_LIST || j->dialect);
+        CHECK(calls[kind] > 0 || kind == FAULT_MKDIR || kind == FAULT_LIST || j->dialect ||
+              kind == FAULT_SHARE || kind == FAULT_LOCK);
         for (good = 0; good < 2; good++)
             for (n = 1; n <= calls[kind]; n += t_times(EACH, calls[kind] / 2 + 1)) {
                 old_output(j);

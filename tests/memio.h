@@ -17,13 +17,14 @@ typedef struct memio_file {
     bool     is_dir, dirty;    /* dirty: written and not yet synced                     */
     uint8_t *data;
     size_t   size, cap;
-    uint64_t id;
+    uint64_t id, changed;      /* changed: the number of the last change of its bytes   */
 } memio_file;
 
 typedef struct memio {
     memio_file **files;        /* a renamed or removed file may still be open: pointers  */
     size_t       n, cap;
-    uint64_t     next_id;
+    uint64_t     next_id, changes;
+    uint64_t     locks[16];    /* ids of what is locked; 0: free                        */
     long         open_handles;
     unsigned long early;       /* files that were renamed while dirty                   */
     unsigned long parked;      /* calls of park_fn                                      */
@@ -61,6 +62,7 @@ static memio_file *memio_add(memio *m, const char *path, bool is_dir)
     f->path = memio_dup(path, n);
     f->is_dir = is_dir;
     f->id = ++m->next_id;
+    f->changed = ++m->changes;
     m->files[m->n++] = f;
     return f;
 }
@@ -92,6 +94,7 @@ static memio_file *memio_put(memio *m, const char *path, const void *data, size_
     if (!f->data) exit(2);
     if (n) memcpy(f->data, data, n);
     f->size = f->cap = n;
+    f->changed = ++m->changes;
     return f;
 }
 
@@ -163,6 +166,7 @@ static int32_t memio_share(void *user, const char *path, uint64_t size, void **f
         memset(f->data + f->size, 0, (size_t)size - f->size);
         f->size = f->cap = (size_t)size;
         f->dirty = true;
+        f->changed = ++m->changes;
     }
     return 0;
 }
@@ -179,7 +183,6 @@ static int32_t memio_read(void *user, void *file, uint64_t offset, void *dst, si
 static int32_t memio_write(void *user, void *file, uint64_t offset, const void *src, size_t n)
 {
     memio_file *f = (memio_file *)file;
-    (void)user;
     if (offset + n > ((uint64_t)1 << 30)) return ENOSPC;
     if (offset + n > f->cap) {
         f->cap = (size_t)(offset + n) * 2;
@@ -190,6 +193,7 @@ static int32_t memio_write(void *user, void *file, uint64_t offset, const void *
     memcpy(f->data + offset, src, n);
     if (offset + n > f->size) f->size = (size_t)(offset + n);
     f->dirty = true;
+    f->changed = ++((memio *)user)->changes;
     return 0;
 }
 
@@ -221,6 +225,7 @@ static int32_t memio_stat(void *user, const char *path, ckr_stat *out)
     out->kind = f->is_dir ? CKR_FILE_DIR : CKR_FILE_REGULAR;
     out->size = f->size;
     out->id[1] = f->id;
+    out->changed = f->changed;
     return 0;
 }
 
@@ -307,6 +312,30 @@ static int32_t memio_path(void *user, ckr_path_op op, const char *path, const ch
     return EINVAL;
 }
 
+/* Not among the hooks of memio_io: a test takes them, and holds a lock as another process would. */
+OS_UNUSED static int32_t memio_lock(void *user, const char *path, void **lock)
+{
+    memio *m = (memio *)user;
+    const memio_file *f = memio_find(m, path);
+    uint64_t *free_one = NULL;
+    size_t i;
+    if (!f) return ENOENT;
+    for (i = 0; i < sizeof m->locks / sizeof *m->locks; i++) {
+        if (m->locks[i] == f->id) return EBUSY;
+        if (!m->locks[i]) free_one = &m->locks[i];
+    }
+    if (!free_one) return ENOLCK;
+    *free_one = f->id;
+    *lock = free_one;
+    return 0;
+}
+
+OS_UNUSED static void memio_unlock(void *user, void *lock)
+{
+    (void)user;
+    *(uint64_t *)lock = 0;
+}
+
 static ckr_io memio_io(memio *m)
 {
     ckr_io io;
@@ -331,6 +360,8 @@ enum {
     FAULT_ALLOC = 0,
     FAULT_OPEN,
     FAULT_CREATE,
+    FAULT_SHARE,
+    FAULT_LOCK,
     FAULT_READ,
     FAULT_WRITE,
     FAULT_SYNC,
@@ -352,14 +383,16 @@ typedef struct faulty {
     unsigned long calls[FAULT_KINDS];
     unsigned long failed;
     unsigned long changes, kill_at; /* calls that change the disk; the process kills itself there */
-    long          blocks, handles;
+    long          blocks, handles, locks;
+    unsigned long long written;    /* bytes that write_fn was given                     */
     unsigned long long bytes;  /* allocated and not freed                               */
     bool          bad_size;    /* something was freed with another size than allocated  */
 } faulty;
 
 static bool faulty_changes(int kind)
 {
-    return kind == FAULT_CREATE || kind == FAULT_WRITE || kind == FAULT_SYNC || kind >= FAULT_MKDIR;
+    return kind == FAULT_CREATE || kind == FAULT_SHARE || kind == FAULT_WRITE ||
+           kind == FAULT_SYNC || kind >= FAULT_MKDIR;
 }
 
 static bool faulty_now(faulty *f, int kind)
@@ -412,6 +445,33 @@ static int32_t faulty_open(void *user, const char *path, bool create, void **fil
     return r;
 }
 
+static int32_t faulty_share(void *user, const char *path, uint64_t size, void **file)
+{
+    faulty *f = (faulty *)user;
+    int32_t r;
+    if (faulty_now(f, FAULT_SHARE)) return f->sys;
+    r = f->io.share_fn(f->io.user, path, size, file);
+    if (r == 0) f->handles++;
+    return r;
+}
+
+static int32_t faulty_lock(void *user, const char *path, void **lock)
+{
+    faulty *f = (faulty *)user;
+    int32_t r;
+    if (faulty_now(f, FAULT_LOCK)) return f->sys;
+    r = f->io.lock_fn(f->io.user, path, lock);
+    if (r == 0) f->locks++;
+    return r;
+}
+
+static void faulty_unlock(void *user, void *lock)
+{
+    faulty *f = (faulty *)user;
+    f->locks--;
+    f->io.unlock_fn(f->io.user, lock);
+}
+
 static int32_t faulty_read(void *user, void *file, uint64_t offset, void *dst, size_t n)
 {
     faulty *f = (faulty *)user;
@@ -426,6 +486,7 @@ static int32_t faulty_write(void *user, void *file, uint64_t offset, const void 
         if (f->kill_at) os_die();
         return f->sys;
     }
+    f->written += n;
     return f->io.write_fn(f->io.user, file, offset, src, n);
 }
 
@@ -491,6 +552,11 @@ static ckr_env faulty_env(faulty *f, ckr_io io)
     env.io.stat_fn = faulty_stat;
     env.io.list_fn = faulty_list;
     env.io.path_fn = faulty_path;
+    if (io.share_fn) env.io.share_fn = faulty_share;
+    if (io.lock_fn) {
+        env.io.lock_fn = faulty_lock;
+        env.io.unlock_fn = faulty_unlock;
+    }
     env.io.user = f;
     env.parallel.n_threads = 1;
     return env;
