@@ -7,6 +7,7 @@ writes it, and tensors are holes, so that it takes the room of its metadata alon
           --heads: with the heads of each chunk's archive, which takes 5 KB a chunk
   zero3   DeepSpeed, ZeRO-3 over 1,024 ranks, random states of each
   nano    Nanotron, TP 8, ZeRO-1 over the rest of 512 ranks: 1.2 million pieces
+  mega    Megatron-LM, torch_dist, fully_reshardable: TP 8, PP 16, distributed optimizer over the rest of 1,024 ranks
 """
 
 import argparse, functools, io, math, os, pickle, struct
@@ -431,11 +432,24 @@ def write_zero3(run, ranks, layers, hidden, heads):
 
 
 def write_nano(run, ranks, layers, hidden, heads):
-    model = gen.Llama(hidden, layers, hidden // 128 or 8, hidden // 1024 or 8, hidden * 13 // 4, 128256)
+    model = gen.Llama(hidden, layers, max(hidden // 128, 8), max(hidden // 1024, 8), hidden * 13 // 4, 128256)
     gen.write_nanotron(run, model, 8, ranks // 8, 1, Zeros())
 
 
-KINDS = {"dcp": (write_dcp, 2048), "zero3": (write_zero3, 1024), "nano": (write_nano, 512)}
+class MegatronZeros(Zeros):
+    def tensor(self, slot, shape, name):
+        size = 2 if slot == "param" else 4
+        return Tensor(shape, gen.torch.BFloat16Storage if size == 2 else gen.torch.FloatStorage, size, self)
+
+
+def write_mega(run, ranks, layers, hidden, heads):
+    """Its layers are a multiple of the stages."""
+    m = gen.Megatron(hidden, -(-layers // 16) * 16, max(hidden // 128, 8), max(hidden // 1024, 8), hidden * 13 // 4,
+                     128256, tp=8, pp=16, dp=ranks // 128)
+    gen.write_megatron_dist(run, m, MegatronZeros())
+
+
+KINDS = {"dcp": (write_dcp, 2048), "zero3": (write_zero3, 1024), "nano": (write_nano, 512), "mega": (write_mega, 1024)}
 
 
 def main():

@@ -17,7 +17,7 @@ nothing but Python's standard library. A name whose file is there already is lef
   dcp8        torch.distributed.checkpoint of 8 ranks, the model of tp2 and its moments, fp32: 2 GiB
 """
 
-import array, collections, io, json, math, os, pickle, random, struct, sys, types, zlib
+import array, collections, io, itertools, json, math, os, pickle, random, struct, sys, types, zlib
 from pathlib import Path
 
 # ---- torch.save, without torch ---------------------------------------------------------------
@@ -838,8 +838,8 @@ def tracker_state(seed):
 class Megatron:
     """A Llama in Megatron's own classes (local layer spec), the seventh of twenty iterations."""
 
-    def __init__(self, hidden, layers, heads, groups, inner, vocab, tp, pp):
-        self.layers, self.tp, self.pp = layers, tp, pp
+    def __init__(self, hidden, layers, heads, groups, inner, vocab, tp, pp, dp=1):
+        self.layers, self.tp, self.pp, self.dp = layers, tp, pp, dp
         head = hidden // heads
         # name, shape, cut axis (None: on every rank), stride (2: gate and up)
         self.block = [
@@ -857,8 +857,8 @@ class Megatron:
         ]
         self.args = dict(
             tensor_model_parallel_size=tp, pipeline_model_parallel_size=pp, context_parallel_size=1,
-            expert_model_parallel_size=1, virtual_pipeline_model_parallel_size=None, data_parallel_size=1,
-            world_size=tp * pp, num_layers=layers, hidden_size=hidden, ffn_hidden_size=inner,
+            expert_model_parallel_size=1, virtual_pipeline_model_parallel_size=None, data_parallel_size=dp,
+            world_size=tp * pp * dp, num_layers=layers, hidden_size=hidden, ffn_hidden_size=inner,
             num_attention_heads=heads, group_query_attention=True, num_query_groups=groups, kv_channels=head,
             max_position_embeddings=2048, seq_length=2048, swiglu=True, add_bias_linear=False, add_qkv_bias=False,
             normalization="RMSNorm", qk_layernorm=False, position_embedding_type="rope", rotary_percent=1.0,
@@ -954,20 +954,26 @@ def write_megatron(run, m, source):
 
 
 def write_megatron_dist(run, m, source):
-    """torch_dist, fully_reshardable: a file a rank; layers are the first dimension of what they have."""
+    """torch_dist, fully_reshardable: a file a rank; layers are the first dimension of what they have. The ranks of a
+    data-parallel group write by turns."""
     meta, files = dcp_classes()
     meta.TensorProperties.__getstate__ = lambda self: self.__dict__["all"]
-    out, state, storage = run / "iter_0000006", {}, {}
+    plans = module("torch.distributed.checkpoint.planner", "SavePlan", "WriteItem", "TensorWriteData")
+    kind = function(plans, "WriteItemType")
+    out, state, storage, local_plans = run / "iter_0000006", {}, {}, {}
     out.mkdir(parents=True)
     stored = {"input_layernorm.": "self_attention.linear_qkv.layer_norm_",
               "pre_mlp_layernorm.": "mlp.linear_fc1.layer_norm_"}
     dtypes = {2: m.args["params_dtype"], 4: Global(torch, "float32")}
     layout, contiguous = Global(torch, "strided"), Reduced(function(meta, "_MEM_FORMAT_ENCODING"), (0,))
 
-    def item(f, path, fqn, obj, offset):
+    def item(f, path, fqn, obj, offset, tensor=None):
         at = f.tell()
         put_pt(f, "archive", obj, source)
         key = dict(fqn=fqn, index=None) if offset is None else dict(fqn=fqn, offset=offset, index=None)
+        plan = made(plans.WriteItem, index=made(meta.MetadataIndex, **key), type=Reduced(kind, (2 if tensor else 3,)),
+                    bytes_io_data=None, tensor_data=tensor)
+        local_plans.setdefault(path, []).append(plan)
         info = dict(relative_path=path, offset=at, length=f.tell() - at, transform_descriptors=None)
         storage[made(meta.MetadataIndex, **key)] = made(files._StorageInfo, **info)
 
@@ -992,19 +998,28 @@ def write_megatron_dist(run, m, source):
                               size=Size(whole), chunks=[])
         chunk = made(meta.ChunkStorageMetadata, offsets=offset, sizes=Size(local))
         state[fqn].chunks.append(chunk)
-        item(f, path, fqn, tensor, offset)
+        item(f, path, fqn, tensor, offset, made(plans.TensorWriteData, chunk=chunk, properties=state[fqn].properties,
+                                                size=Size(whole)))
 
-    for rank in range(m.tp * m.pp):
-        t, p, path = rank % m.tp, rank // m.tp, f"__{rank}_0.distcp"
-        with open(out / path, "wb") as f:
-            for slot in ("param", "master", "exp_avg", "exp_avg_sq"):
-                for x in m.stage(p):
-                    for half in range(x[4]) if x[3] is not None or t == 0 else []:
-                        piece(f, path, slot, x, t, half)
-            fqn = f"rng_state/shard_{p}.{t}_{m.pp}.{m.tp}"
-            state[fqn] = meta.BytesStorageMetadata()
-            item(f, path, fqn, [m.rng(t, p)], None)
-    root = made(meta.Metadata, state_dict_metadata=state, planner_data=None, storage_data=storage)
+    for group in range(m.tp * m.pp):
+        t, p = group % m.tp, group // m.tp
+        paths = [f"__{t + m.tp * (d + m.dp * p)}_0.distcp" for d in range(m.dp)]
+        files_of = [open(out / path, "wb") for path in paths]
+        turns = itertools.cycle(zip(files_of, paths))
+        for slot in ("param", "master", "exp_avg", "exp_avg_sq"):
+            for x in m.stage(p):
+                for half in range(x[4]) if x[3] is not None or t == 0 else []:
+                    piece(*next(turns), slot, x, t, half)
+        fqn = f"rng_state/shard_{p}.{t}_{m.pp}.{m.tp}"
+        state[fqn] = meta.BytesStorageMetadata()
+        item(*next(turns), fqn, [m.rng(t, p)], None)
+        for f in files_of:
+            f.truncate()
+            f.close()
+    local_plans = [made(plans.SavePlan, items=items, storage_data=None, planner_data={}, usable=True)
+                   for items in local_plans.values()]
+    root = made(meta.Metadata, state_dict_metadata=state, planner_data=None, storage_data=storage,
+                all_local_plans=local_plans)
     with open(out / ".metadata", "wb") as f:
         pickle.dump(root, f, 4)
     more = dict(rank=0, use_distributed_optimizer=True, ckpt_format="torch_dist", ckpt_fully_parallel_save=True)
