@@ -449,7 +449,32 @@ def write_mega(run, ranks, layers, hidden, heads):
     gen.write_megatron_dist(run, m, MegatronZeros())
 
 
-KINDS = {"dcp": (write_dcp, 2048), "zero3": (write_zero3, 1024), "nano": (write_nano, 512), "mega": (write_mega, 1024)}
+def dcp_chunks(ranks, layers, hidden):
+    titan = Titan(ranks, layers, hidden)
+    return len(titan.params) + sum(1 for _, shape, rows in titan.tensors for _ in titan.chunks(shape, rows))
+
+
+def mega_chunks(ranks, layers, hidden):
+    """Of a layer five tensors are cut by TP, one of them in two halves, and two are not."""
+    tp = 4 if ranks < 1024 else 8
+    return 4 * (-(-layers // 16) * 16 * (5 * tp + 2) + 2 * tp + 1)
+
+
+# of each its writer, how many ranks it usually has, and how many chunks those have
+KINDS = {
+    "dcp": (write_dcp, 2048, dcp_chunks),
+    "zero3": (write_zero3, 1024, lambda ranks, layers, hidden: ranks * 3 * (9 * layers + 3)),
+    "nano": (write_nano, 512, lambda ranks, layers, hidden: (8 + 2 * ranks) * (6 * layers + 3)),
+    "mega": (write_mega, 1024, mega_chunks),
+}
+
+
+def chunks(kind, ranks, layers=126, hidden=16384):
+    return KINDS[kind][2](ranks, layers, hidden)
+
+
+def write(kind, path, ranks=None, layers=126, hidden=16384, heads=False):
+    KINDS[kind][0](path, ranks or KINDS[kind][1], layers, hidden, heads)
 
 
 def main():
@@ -461,8 +486,7 @@ def main():
     p.add_argument("--hidden", type=int, default=16384)
     p.add_argument("--heads", action="store_true")
     a = p.parse_args()
-    write, ranks = KINDS[a.kind]
-    write(a.dir, a.ranks or ranks, a.layers, a.hidden, a.heads)
+    write(a.kind, a.dir, a.ranks, a.layers, a.hidden, a.heads)
 
 
 if __name__ == "__main__":

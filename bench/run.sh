@@ -5,7 +5,7 @@
 #   BENCH_MACHINE  name of the results' file. Default: the processor's model
 #   BENCH_PYTHON   an interpreter that has torch and safetensors, for the peers. Default: the first of
 #                  .venv, venv and python3 that can import torch
-#   BENCH_ONLY     a list out of: hash parse read open reshard groups schedule rng remap dcp peers
+#   BENCH_ONLY     a list out of: hash parse read open reshard groups schedule rng remap dcp peers sizes
 #   BENCH_REPEATS  how often each figure is taken
 #   MEGATRON_SRC   a source tree of Megatron-LM, for its own converter. Default: none
 #   BENCH_KEEP     not empty: the inputs stay (18 GiB)
@@ -14,7 +14,7 @@ set -eu
 cc=${CC:-cc}
 flags=${CFLAGS:--O2}
 tool=${CKPTRESUME:-./ckptresume}
-all="hash parse read open reshard groups schedule rng remap dcp peers"
+all="hash parse read open reshard groups schedule rng remap dcp peers sizes"
 only=${BENCH_ONLY:-$all}
 here=$(dirname "$0")
 cd "$here/.."
@@ -115,6 +115,7 @@ report() {
         "$build/rng" table
     fi
     if wants remap; then "$build/remap"; fi
+    if wants sizes && [ -x "$tool" ]; then python3 bench/sizes.py "$tool" "$BENCH_DATA"; fi
 }
 
 report >"$build/report.md" || { cat "$build/report.md"; exit 1; }

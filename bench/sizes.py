@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""sizes.py TOOL DATA [CASE...]: what checkpoints of models of 405 billion parameters cost before a tensor is read.
+Each is written by frontier.py into DATA, looked at by `inspect`, `plan`, `rng --ranks 16384` and `lr`, and removed.
+BENCH_KEEP: they stay. Prints bench's tables. A chunk is a piece of a tensor in a file, of all ranks. Bytes of a chunk
+of the source: what `inspect` has in memory beyond `version`; of the target: what `plan` has beyond `inspect`; time of a
+chunk: that of `plan`, over the chunks of both.
+
+  dcp100k dcp1m dcp7m   TorchTitan of 32, 294, 2,048 ranks, planned for 24, 220, 1,536; the first with the heads of
+                        each chunk's archive
+  zero3                 DeepSpeed, ZeRO-3 of 1,024 ranks, planned for 768
+  nano                  Nanotron of 512 ranks, ZeRO-1, planned for 256
+  mega                  Megatron-LM, torch_dist of 1,024 ranks, planned for TP 4
+"""
+
+import os, shutil, subprocess, sys, time
+from pathlib import Path
+
+import frontier
+
+SECONDS, MEGABYTES, BYTES, MICROSECONDS = 15, 3000, 200, 1.5
+# kind, ranks, what plan is asked for, ranks of the plan
+CASES = {
+    "dcp100k": ("dcp", 32, ["--dp", "24"], 24),
+    "dcp1m": ("dcp", 294, ["--dp", "220"], 220),
+    "dcp7m": ("dcp", 2048, ["--dp", "1536"], 1536),
+    "zero3": ("zero3", 1024, ["--dp", "768"], 768),
+    "nano": ("nano", 512, ["--dp", "32"], 256),
+    "mega": ("mega", 1024, ["--tp", "4"], 512),
+}
+
+
+def measured(command):
+    """Seconds, the most memory in bytes, exit status; and what it said, when that is not 0."""
+    begin = time.monotonic()
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    said = child.stderr.read().decode(errors="replace")
+    _, status, use = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    return time.monotonic() - begin, use.ru_maxrss * (1 if sys.platform == "darwin" else 1024), child.returncode, said
+
+
+def row(what, value, unit, limit):
+    over = f"<= {limit:.4g} {unit} | {value / limit:.2f}" if limit else "| "
+    print(f"| {what} | {value:.3g} {unit} | {value:.3g} {unit} | {over} |", flush=True)
+
+
+def measure(tool, path, name):
+    kind, ranks, target, to_ranks = CASES[name]
+    if not path.exists():
+        frontier.write(kind, path, ranks, heads=name == "dcp100k")
+    n, to = frontier.chunks(kind, ranks), frontier.chunks(kind, to_ranks)
+    print(f"\n### {name}: {n:,} chunks, planned for {to:,}\n\n| figure | min | median | limit | median / limit |")
+    print("|---|---|---|---|---|", flush=True)
+    base, done = measured([tool, "version"])[1], {}
+    for verb, *more in ["inspect"], ["plan", *target], ["rng", "--ranks", "16384"], ["lr"]:
+        seconds, memory, status, said = measured([tool, verb, path, *more])
+        what = " ".join([verb, *more])
+        if status != 0:
+            print(f"| {what} | exits {status} | {said.strip().splitlines()[-1:]} | | |", flush=True)
+            continue
+        done[verb] = memory, seconds
+        row(what, seconds, "s", SECONDS)
+        row(what + ", memory", memory / 1e6, "MB", MEGABYTES)
+    if "inspect" in done:
+        row("memory of a chunk of the source", (done["inspect"][0] - base) / n, "B", BYTES)
+    if "inspect" in done and "plan" in done:
+        row("memory of a chunk of the target", (done["plan"][0] - done["inspect"][0]) / to, "B", BYTES)
+        row("open and plan, a chunk", done["plan"][1] * 1e6 / (n + to), "us", MICROSECONDS)
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    for name in sys.argv[3:] or CASES:
+        path = Path(sys.argv[2]) / name
+        measure(sys.argv[1], path, name)
+        if not os.environ.get("BENCH_KEEP"):
+            shutil.rmtree(path)
+
+
+if __name__ == "__main__":
+    main()
