@@ -51,12 +51,12 @@ lib: ckptresume.h
 	echo "$(CC) $$how: build/$$name"; $(BUILD) -fPIC -fvisibility=hidden $$how \
 	    '-DCKR_API=extern __attribute__((visibility("default")))' $(LDFLAGS) build/lib.c -o build/$$name $(LDLIBS)
 
-# every examples/*.c, into build/examples; mpi.c only where there is an mpicc
+# every examples/*.c, into build/examples; those of MPI only where there is an mpicc
 examples: build/ckptresume.o
 	@mkdir -p build/examples; for f in examples/*.c; do \
 	    o=build/examples/$$(basename "$$f" .c); \
 	    cc="$(CC)"; [ -f "$$f" ] || continue; \
-	    if [ "$$f" = examples/mpi.c ]; then cc="$(MPICC)"; fi; \
+	    case $$f in examples/mpi*) cc="$(MPICC)" ;; esac; \
 	    command -v $${cc%% *} > /dev/null || { echo "skipped: $$f (no $$cc)"; continue; }; \
 	    if [ -f "$$o" ] && [ -z "$$(find "$$f" examples/mlp.h build/ckptresume.o -newer "$$o")" ]; then \
 	        continue; fi; \

@@ -327,6 +327,47 @@ static void mpi(void)
     CHECK_STR(four, one);
 }
 
+/* Of every dialect: ranks together write what one process does, and whoever else a rank's end takes
+   with it, the next job goes on. */
+static void mpi_convert(void)
+{
+    static const char *const cases[][3] = {
+        { "nanotron/tp2_pp1_dp1/ckpt", "tp=1 dp=2", "--tp 1 --dp 2" },
+        { "dcp/tt_single", "dp=3", "--dp 3" },
+        { "deepspeed/pipe/ckpt", "dp=3", "--dp 3" },
+        { "megatron/v014_fsms_tp2_pp2/ckpt", "tp=1 pp=1", "--tp 1 --pp 1" },
+        { "megatron/dr_pp2_vpp2/ckpt", "dp=3", "--dp 3" },
+        { "accelerate/acc_w2_bin_tied_bf16/ckpt", "dp=3", "--dp 3" },
+        { "fsdp/acc_fsdp2_rankfiles_w4/ckpt", "dp=3", "--dp 3" },
+        { "verl/fsdp2_w2/ckpt", "dp=3", "--dp 3" },
+        { "lightning/sharded.ckpt", "dp=2", "--dp 2" },
+        { "llmc/uneven/ckpt", "dp=3", "--dp 3" },
+        { "lightning/two.ckpt", "", "" }
+    };
+    static const int ranks[] = { 1, 2, 4, 7 };
+    const char *how = "mpirun --allow-run-as-root --oversubscribe -n";
+    size_t i, k;
+    if (access(BUILT "mpi_convert", X_OK) != 0 || run("/bin/sh -c mpirun") == 127) {
+        if (!CHECK(!getenv("CI"))) return;
+        printf("skipped: examples/mpi_convert.c (no MPI here)\n");
+        return;
+    }
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_INT(shell("./ckptresume convert tests/data/%s %s/whole %s", cases[i][0], tmp,
+                        cases[i][2]), 0);
+        for (k = 0; k < sizeof ranks / sizeof *ranks; k++) {
+            CHECK_INT(shell("%s %d " BUILT "mpi_convert tests/data/%s %s/all %s", how, ranks[k],
+                            cases[i][0], tmp, cases[i][1]), 0);
+            CHECK_INT(shell("diff -r %s/whole %s/all && rm -r %s/all", tmp, tmp, tmp), 0);
+        }
+        CHECK_INT(shell("rm -r %s/whole", tmp), 0);
+    }
+    /* rank 1 finds no such output, and says so; all end */
+    CHECK(shell("%s 3 /bin/sh -c 'test $OMPI_COMM_WORLD_RANK != 1 || set none; exec " BUILT
+                "mpi_convert tests/data/%s %s/$1/all %s' sh all", how, cases[0][0], tmp,
+                cases[0][1]) != 0);
+}
+
 static void gpu(void)
 {
     if (access(BUILT "gpu_load", X_OK) != 0) {
@@ -356,6 +397,7 @@ int main(int argc, char **argv)
     RUN(tool_settings_pasted);
     RUN(tool_settings_folder);
     RUN(mpi);
+    RUN(mpi_convert);
     RUN(gpu);
 #endif
     t_remove_tree(tmp);

@@ -35,7 +35,7 @@ mkdir -p "$dir/examples"
 "$WINE" wineboot -i > /dev/null 2>&1 &
 sh tests/run.sh --object "$dir" || die "ckptresume.h did not build"
 build "$TOOL" examples/ckptresume/*.c
-# trainer.c forks, mpi.c needs an MPI
+# trainer.c forks, mpi.c and mpi_convert.c need an MPI
 for name in convert custom_io resume_lr save_load; do
     build "$dir/examples/$name.exe" "examples/$name.c"
 done

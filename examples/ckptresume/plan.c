@@ -138,8 +138,9 @@ static void plan_lines(show *w, const outcome *o, bool part)
     text_fmt(show_text(w, "rate"), "%.2f GB/s",
              (double)o->facts->bytes_written / 1e9 / (o->seconds > 1e-9 ? o->seconds : 1e-9));
     show_line(w, NULL, "");
-    if (part) show_line(w, "part", "{part} of {parts} is written; --commit {parts} makes the output "
-                                   "when all are");
+    if (part)
+        show_line(w, "part", "{part} of {parts} is written; --commit {parts} makes the output when "
+                             "all are");
     show_line(w, o->written ? "written" : part ? "all parts" : "to write",
               o->written ? "{n file/files}, {bytes_written} in {copies copy/copies}; reads "
                            "{bytes_read} in {seconds} s ({rate})"
