@@ -34323,6 +34323,12 @@ static ckr__place ckr__step_place(const ckr__parts *x, uint64_t k)
     return p;
 }
 
+/* How many bytes of the output lie before a place. */
+static uint64_t ckr__place_byte(const ckr__parts *x, ckr__place p)
+{
+    return p.file < x->w.plan->out.n_files ? x->first[p.file] + p.at : x->total;
+}
+
 /* The bytes [*lo, *hi) of a file between two places. */
 static void ckr__place_range(const ckr__write *w, uint64_t file, uint64_t *lo, uint64_t *hi)
 {
@@ -34454,11 +34460,13 @@ static ckr_result ckr__record_write(ckr__parts *x, ckr__record *rec, uint64_t at
     return sys ? ckr__fail_io(x->c.err, CKR_ITEM_IO_SYNC, rec->path, sys) : CKR_OK;
 }
 
-/* The record is opened and locked; what it holds counts, or with another run's number no more. */
+/* The record is opened and locked; what it holds counts, or goes, and a later run's number says so
+   where the system ends between. */
 static ckr_result ckr__record_begin(ckr__parts *x, uint32_t part, ckr__record *rec)
 {
     ckr__ctx *c = &x->c;
     const ckr_io *io = &c->env.io;
+    const uint64_t zero = 0;
     ckr__buf head = { c, NULL, 0, 0, false };
     rec->path = ckr__printf(c, "%s/%lu", x->dir, (unsigned long)part + 1);
     rec->at = CKR__NEW_N(c, uint64_t, x->each);
@@ -34476,7 +34484,7 @@ static ckr_result ckr__record_begin(ckr__parts *x, uint32_t part, ckr__record *r
     const uint64_t run = whole ? ckr__word_at(&rec->was, 0, CKR__HEAD_RUN) : 0;
     x->head[CKR__HEAD_LAST] = part;
     x->head[CKR__HEAD_RUN] = run;
-    if (whole && x->of.go_on) {
+    if (whole && x->of.go_on && ckr__word_at(&rec->was, 0, CKR__HEAD_LAST) == part) {
         if (ckr__head_same(x, &rec->was, rec->path) != CKR_OK) return c->err->code;
         rec->end = ckr__record_walk(x, part, &rec->was, rec->at);
         return CKR_OK;
@@ -34484,6 +34492,7 @@ static ckr_result ckr__record_begin(ckr__parts *x, uint32_t part, ckr__record *r
     x->head[CKR__HEAD_RUN] = run + 1;
     rec->end = 8 * CKR__HEAD_WORDS;
     ckr__put_words(&head, x->head, CKR__HEAD_WORDS);
+    while (head.size < rec->was.size && !head.failed) ckr__put_words(&head, &zero, 1);
     const ckr_result r = ckr__record_write(x, rec, 0, &head);
     ckr__buf_free(&head);
     return r;
@@ -34569,7 +34578,8 @@ static ckr_result ckr__part_write(ckr__parts *x, uint32_t part)
     ckr_result r = mine ? ckr__record_begin(x, part, &rec) : c->err->code;
     /* a repair is told in the report, which the commit makes, too: all of it is looked at by all */
     if (r == CKR_OK) r = ckr__plan_trust(p, c, p->target.repair ? NULL : mine);
-    if (r == CKR_OK) c->total = x->total / x->n_steps * x->each;
+    if (r == CKR_OK) c->total = ckr__place_byte(x, ckr__step_place(x, to)) -
+                                ckr__place_byte(x, ckr__step_place(x, from));
     for (uint64_t k = from; k < to && r == CKR_OK; k++) {
         bool same = false;
         if (rec.at[k - from]) r = ckr__step_verify(x, &rec, k, rec.at[k - from], &b, &same);
@@ -34724,7 +34734,7 @@ static ckr_result ckr__commit_part(ckr__parts *x, uint32_t part, const char *dir
     ckr__buf b = { c, NULL, 0, 0, false };
     const char *again = ckr__printf(c, "run part %lu of %lu, with --continue to keep what it has",
                                     (unsigned long)part + 1, (unsigned long)x->of.n);
-    uint64_t n = 0;
+    uint64_t n = 0, end = 0;
     if (!path || !again) return c->err->code;
     if (ckr__path_kind(c, path) == CKR_FILE_ABSENT)
         return ckr__fail_with(c, CKR_ITEM_PART_MISSING, path, NULL,
@@ -34736,8 +34746,16 @@ static ckr_result ckr__commit_part(ckr__parts *x, uint32_t part, const char *dir
         x->head[CKR__HEAD_LAST] = part;
     }
     if (r == CKR_OK) r = ckr__head_same(x, &b, path);
-    if (r == CKR_OK) ckr__record_walk(x, part, &b, at);
+    if (r == CKR_OK && ckr__word_at(&b, 0, CKR__HEAD_LAST) != part)
+        r = ckr__fail_with(c, CKR_ITEM_PART_RECORD, path, NULL, "it is the record of another part",
+                           again);
+    if (r == CKR_OK) end = ckr__record_walk(x, part, &b, at);
     for (uint64_t k = 0; k < x->each && r == CKR_OK; k++) n += at[k] != 0;
+    while (end && end < b.size && !b.data[end]) end++;
+    if (r == CKR_OK && n < x->each && end < b.size)
+        r = ckr__fail_fmt(c, CKR_ITEM_PART_RECORD, path, NULL, again,
+                          "byte %llu and what follows was changed, or its run ended while it "
+                          "wrote that", (unsigned long long)end);
     if (r == CKR_OK && n < x->each)
         r = ckr__fail_fmt(c, CKR_ITEM_PART_MISSING, path, NULL, again,
                           "%llu of its %llu steps are written", (unsigned long long)n,

@@ -9,8 +9,11 @@
 #include "bad.h"
 
 #define TP2 "tests/data/nanotron/tp2_pp1_dp1/ckpt"
+#define ZERO "tests/data/nanotron/tp2_pp1_dp2_zero1_bf16_master/ckpt"
+#define NORM "model.final_layer_norm.pp_block.weight"
 #define IN "/w/in"
 #define OUT "/w/out"
+#define QKV "model.decoder.0.pp_block.attn.qkv_proj.weight"
 #define PARTS "/w/.out.ckptresume-parts"
 #define TEMP "/w/.out.ckptresume-tmp"
 #define NOWHERE CKR_NO_OFFSET
@@ -24,13 +27,31 @@ static ckr_error err;
 static ckr_target to;
 static ckr_parts of;
 static ckr_io io;
+static const char *from, *out = OUT;
+static uint64_t max_bytes;
 
-static void begin(const char *from)
+/* The call is cancelled when it has told so many times how far it is; 0: it is not. */
+static struct { unsigned long at, n; uint64_t done, total; bool back; } told;
+
+static bool tell(void *user, uint64_t done, uint64_t total)
+{
+    (void)user;
+    told.back = told.back || done < told.done || done > total;
+    told.done = done;
+    told.total = total;
+    return ++told.n != told.at;
+}
+
+static void begin(const char *path)
 {
     const ckr_target none = CKR_ZERO;
     const ckr_parts three = { 3, false, 0 };
     memio_free(&mem);
-    if (from) memio_load(&mem, from, IN);
+    memset(&mem, 0, sizeof mem);
+    if (path) memio_load(&mem, path, IN);
+    from = IN;
+    out = OUT;
+    max_bytes = 0;
     to = none;
     to.mode = CKR_MODE_CONTINUE;
     to.topology.tp = 1;
@@ -52,14 +73,18 @@ static ckr_result process(verb v, uint32_t part, ckr_receipt *receipt)
     ckr_result r;
     env = faulty_env(&fault, io);
     env.io.room_fn = io.room_fn;
+    env.progress_fn = tell;
+    told.n = 0;
+    told.done = told.total = 0;
+    told.back = false;
     d.env = &env;
-    r = ckr_ckpt_open(IN, &d, &c, &err);
-    if (r == CKR_OK) r = ckr_plan_create(c, &to, 0, &p, &err);
+    r = ckr_ckpt_open(from, &d, &c, &err);
+    if (r == CKR_OK) r = ckr_plan_create(c, &to, max_bytes, &p, &err);
     if (r == CKR_OK)
-        r = v == BEGIN  ? ckr_plan_begin(p, OUT, &of, &err)
-          : v == PART   ? ckr_plan_write_part(p, OUT, part, &of, &err)
-          : v == COMMIT ? ckr_plan_commit(p, OUT, &of, receipt, &err)
-                        : ckr_plan_write(p, OUT, receipt, &err);
+        r = v == BEGIN  ? ckr_plan_begin(p, out, &of, &err)
+          : v == PART   ? ckr_plan_write_part(p, out, part, &of, &err)
+          : v == COMMIT ? ckr_plan_commit(p, out, &of, receipt, &err)
+                        : ckr_plan_write(p, out, receipt, &err);
     ckr_plan_free(p);
     ckr_ckpt_close(c);
     CHECK(!fault.blocks && !fault.handles && !fault.bad_size && !mem.open_handles && !fault.locks);
@@ -87,11 +112,391 @@ static void all_parts(void)
     for (i = 0; i < of.n; i++) done(process(PART, i, NULL), "part");
 }
 
+/* Names and bytes below a path, in any order. */
+static uint64_t sum_of(const char *path)
+{
+    const size_t skip = strlen(path);
+    uint64_t sum = 0;
+    size_t i;
+    for (i = 0; i < mem.n; i++) {
+        const memio_file *f = mem.files[i];
+        if (strcmp(f->path, path) && !memio_below(f->path, path)) continue;
+        sum += ckr__hash_bytes(f->path + skip, strlen(f->path) - skip) * 3 +
+               (f->is_dir ? 1 : ckr__hash_bytes(f->data, f->size));
+    }
+    return sum;
+}
+
+/* What one process makes of it, which goes again; 0: it fails. */
+static uint64_t whole(ckr_receipt *receipt)
+{
+    uint64_t sum = 0;
+    if (CHECK_OK(process(WRITE, 0, receipt), &err)) sum = sum_of(out);
+    memio_remove(&mem, out);
+    CHECK(sum != 0);
+    return sum;
+}
+
+/* The output is that, and nothing lies beside it. */
+static void is_whole(uint64_t sum, const char *label)
+{
+    size_t i;
+    t_check(sum_of(out) == sum, __FILE__, __LINE__, "%s: another output", label);
+    for (i = 0; i < mem.n; i++)
+        t_check(!strstr(mem.files[i]->path, ".ckptresume-"), __FILE__, __LINE__, "%s: %s is left",
+                label, mem.files[i]->path);
+    CHECK_INT(mem.early, 0);
+}
+
+static void same_receipt(const ckr_receipt *a, const ckr_receipt *b)
+{
+    CHECK_INT(a->n_files, b->n_files);
+    CHECK_INT(a->bytes_read, b->bytes_read);
+    CHECK_INT(a->bytes_written, b->bytes_written);
+    CHECK(!memcmp(a->digest, b->digest, 16));
+    CHECK(!memcmp(a->digest_written, b->digest_written, 16));
+}
+
 /* One byte of a file is another one. */
 static void turn(const char *path, size_t at)
 {
     memio_file *f = memio_find(&mem, path);
     if (CHECK(f && f->size > at)) f->data[at] ^= 1;
+}
+
+/* ---- the bytes of one process ---- */
+
+typedef struct row {
+    const char *from, *dialect;
+    uint32_t    tp, pp, dp;
+} row;
+
+static void row_begin(const row *x)
+{
+    begin(x->from);
+    to.topology.tp = x->tp;
+    to.topology.pp = x->pp;
+    to.topology.dp = x->dp;
+    to.dialect = x->dialect;
+}
+
+static const row rows[] = {
+    { ZERO, NULL, 1, 0, 4 },
+    { "tests/data/nanotron/v04_pp2_dp2_zero1/ckpt", NULL, 0, 1, 0 },
+    { "tests/data/nanotron/tp1_pp2_dp1_tied/ckpt", "torch", 1, 1, 0 },
+    { "tests/data/dcp/tt_single", NULL, 0, 0, 3 },
+    { "tests/data/megatron/dr_pp2_vpp2/ckpt", NULL, 1, 0, 0 },
+    { "tests/data/megatron/legacy_tp2_dp2_distopt/ckpt", NULL, 1, 0, 0 },
+    { "tests/data/deepspeed/pipe16/ckpt", NULL, 0, 0, 3 },
+    { "tests/data/fsdp/acc_fsdp1_sharded_w2/ckpt", NULL, 0, 0, 3 },
+    { "tests/data/verl/fsdp2_w4_hsdp/ckpt", NULL, 0, 0, 3 },
+    { "tests/data/accelerate/acc_w2_bin_tied_bf16/ckpt", NULL, 0, 0, 1 },
+    { "tests/data/llmc/uneven/ckpt", NULL, 0, 0, 3 }
+};
+
+/* Any number of parts, each of its own process, some with little memory, the first one last. */
+static void every_dialect(void)
+{
+    static const uint32_t numbers[] = { 1, 3, 16 };
+    ckr_receipt want, have;
+    size_t i, k;
+    uint32_t m;
+    uint64_t sum;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        row_begin(&rows[i]);
+        sum = whole(&want);
+        for (k = 0; k < sizeof numbers / sizeof *numbers; k++) {
+            of.n = numbers[k];
+            for (m = of.n; m-- > 0;) {
+                max_bytes = m % 2 ? 1 << 20 : 0;
+                done(process(PART, m, NULL), rows[i].from);
+                CHECK(!memio_find(&mem, OUT) && !told.back && told.done == told.total);
+            }
+            memset(&have, 0xcc, sizeof have);
+            done(process(COMMIT, 0, &have), rows[i].from);
+            is_whole(sum, rows[i].from);
+            same_receipt(&have, &want);
+            memio_remove(&mem, OUT);
+        }
+    }
+}
+
+/* One file of four tensors, of `n` elements the first. */
+static void plain(int64_t n)
+{
+    static float data[1300001];
+    const int64_t shape[1] = { n }, odd[1] = { n + 3 }, few[2] = { 3, 5 };
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_plan *p = NULL;
+    t_rng r = { 27 };
+    size_t i;
+    begin(NULL);
+    memio_add(&mem, "/w", true);
+    for (i = 0; i < sizeof data / sizeof *data; i++) data[i] = (float)t_range(&r, -999, 999);
+    t_little(data, sizeof data, 4);
+    env = faulty_env(&fault, io);
+    d.env = &env;
+    to.topology.tp = 0;
+    if (CHECK_OK(ckr_ckpt_create(&d, &c, &err), &err)) {
+        CHECK_OK(ckr_ckpt_put(c, "a", "param", CKR_DTYPE_F32, 1, shape, data, &err), &err);
+        CHECK_OK(ckr_ckpt_put(c, "b", "param", CKR_DTYPE_U8, 1, odd, data + n, &err), &err);
+        CHECK_OK(ckr_ckpt_put(c, "c", "param", CKR_DTYPE_F64, 2, few, data + 9, &err), &err);
+        CHECK_OK(ckr_ckpt_put(c, "d", "param", CKR_DTYPE_BF16, 1, shape, data + 99, &err), &err);
+        if (CHECK_OK(ckr_plan_create(c, &to, 0, &p, &err), &err))
+            CHECK_OK(ckr_plan_write(p, IN, NULL, &err), &err);
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
+/* As many parts as bytes, of which most have nothing to do; and one more. */
+static void parts_of_a_byte(void)
+{
+    ckr_receipt want;
+    uint64_t sum;
+    plain(5);
+    sum = whole(&want);
+    of.n = (uint32_t)want.bytes_written;
+    all_parts();
+    done(process(COMMIT, 0, NULL), "commit");
+    is_whole(sum, "as many parts as bytes");
+    memio_remove(&mem, OUT);
+    of.n++;
+    not_done(process(PART, 0, NULL), "more parts than bytes", CKR_ITEM_PART_NUMBER, "", "parts");
+}
+
+/* What is there is not taken for granted, and goes only with force, when all is done. */
+static void over_another(void)
+{
+    uint64_t sum, old;
+    begin(TP2);
+    sum = whole(NULL);
+    all_parts();
+    memio_put(&mem, OUT "/old/file", "what was there", 14);
+    old = sum_of(OUT);
+    bad_is(process(PART, 0, NULL), &err, "exists", bad(CKR_ITEM_OUTPUT_EXISTS, OUT, NOWHERE, ""));
+    bad_is(process(COMMIT, 0, NULL), &err, "exists", bad(CKR_ITEM_OUTPUT_EXISTS, OUT, NOWHERE, ""));
+    to.force = true;
+    done(process(PART, 1, NULL), "part 1");
+    CHECK(sum_of(OUT) == old);
+    done(process(COMMIT, 0, NULL), "commit");
+    is_whole(sum, "forced");
+}
+
+/* The step's own directory, and one file. */
+static void other_outputs(void)
+{
+    uint64_t sum;
+    begin(TP2);
+    memio_add(&mem, "/w/run", true);
+    out = "/w/run/13";
+    sum = whole(NULL);
+    all_parts();
+    done(process(COMMIT, 0, NULL), "commit");
+    is_whole(sum, "a step");
+    begin(TP2);
+    to.dialect = "safetensors";
+    sum = whole(NULL);
+    all_parts();
+    CHECK(!memio_find(&mem, OUT));
+    done(process(COMMIT, 0, NULL), "commit");
+    is_whole(sum, "one file");
+    memio_put(&mem, OUT, "what was there", 14);
+    to.force = true;
+    all_parts();
+    CHECK_INT(memio_find(&mem, OUT)->size, 14);
+    done(process(COMMIT, 0, NULL), "commit");
+    is_whole(sum, "one file for another");
+}
+
+/* ---- going on ---- */
+
+/* 5 MB in one file: parts of many steps. */
+static uint64_t large(const char *dialect)
+{
+    plain(650001);
+    to.dialect = dialect;
+    of.n = 1;
+    return whole(NULL);
+}
+
+/* Cancelled at every step in turn: what was written is not written again, and is looked at. */
+static void cancelled(void)
+{
+    static const char *const dialects[] = { "torch", "safetensors" };
+    size_t i;
+    for (i = 0; i < 2; i++) {
+        const uint64_t sum = large(dialects[i]);
+        unsigned long long all, n = 0, runs = 0;
+        ckr_result r;
+        done(process(PART, 0, NULL), "part");
+        all = fault.written;
+        CHECK(all > 4000000 && told.n > 15);
+        of.go_on = true;
+        done(process(PART, 0, NULL), "again");
+        CHECK(fault.written == 0 && told.done == told.total && !told.back);
+        memio_remove(&mem, PARTS);
+        do {
+            told.at = 1 + 5 * ++runs;
+            r = process(PART, 0, NULL);
+            CHECK(!told.back);
+            n += fault.written;
+            told.at = 0;
+            if (r != CKR_OK)
+                bad_is(r, &err, "cancelled", bad(CKR_ITEM_CANCELLED, "", NOWHERE, ""));
+            CHECK(!memio_find(&mem, OUT));
+            if (r != CKR_OK)
+                not_done(process(COMMIT, 0, NULL), "cancelled", CKR_ITEM_PART_MISSING, PARTS "/1",
+                         "");
+        } while (r != CKR_OK && runs < 99);
+        CHECK(runs > 3 && told.done == told.total);
+        t_check(n < all + runs * (600 << 10), __FILE__, __LINE__,
+                "%llu bytes were written in %llu runs, for %llu", n, runs, all);
+        done(process(COMMIT, 0, NULL), "commit");
+        is_whole(sum, dialects[i]);
+    }
+}
+
+/* Without go_on a part begins anew: all its bytes are written, and no record of before counts. */
+static void anew(void)
+{
+    const uint64_t sum = large("torch");
+    unsigned long long all;
+    done(process(PART, 0, NULL), "part");
+    all = fault.written;
+    told.at = 8;
+    bad_is(process(PART, 0, NULL), &err, "cancelled", bad(CKR_ITEM_CANCELLED, "", NOWHERE, ""));
+    told.at = 0;
+    not_done(process(COMMIT, 0, NULL), "begun anew", CKR_ITEM_PART_MISSING, PARTS "/1", "");
+    done(process(PART, 0, NULL), "part");
+    CHECK(fault.written + 104 >= all);             /* but for `plan`                     */
+    done(process(COMMIT, 0, NULL), "commit");
+    is_whole(sum, "anew");
+}
+
+/* Bytes of the output that are no longer what a record says are found, and they alone are written
+   again; the records of a part, too, where one is damaged. */
+static void verified(void)
+{
+    const uint64_t sum = large("torch");
+    t_rng r = { 5 };
+    int i;
+    of.n = 2;
+    all_parts();
+    of.go_on = true;
+    for (i = 0; i < 12; i++) {
+        memio_file *f = memio_find(&mem, PARTS "/out");
+        const size_t at = (size_t)t_range(&r, 0, (int64_t)f->size - 1);
+        unsigned long long n = 0;
+        if (i == 0) f->size -= 5000;
+        else f->data[at] ^= 0x10;
+        done(process(PART, 0, NULL), "part 0");
+        n = fault.written;
+        done(process(PART, 1, NULL), "part 1");
+        n += fault.written;
+        /* the directory of a zip is written when all is known */
+        t_check(n > 0 || at + 5000 > f->size || at < 1000, __FILE__, __LINE__,
+                "byte %lu was not seen", (unsigned long)at);
+        CHECK(n < 600 << 10);
+    }
+    for (i = 0; i < 12; i++) {
+        turn(PARTS "/2", (size_t)t_range(&r, 104, (int64_t)memio_find(&mem, PARTS "/2")->size - 1));
+        done(process(PART, 1, NULL), "part 1");
+    }
+    done(process(COMMIT, 0, NULL), "commit");
+    is_whole(sum, "verified");
+}
+
+/* ckr_plan_write takes the place of parts that nobody writes. */
+static void by_one_after_all(void)
+{
+    uint64_t sum;
+    void *lock;
+    begin(TP2);
+    sum = whole(NULL);
+    done(process(PART, 0, NULL), "part 0");
+    if (CHECK(memio_lock(&mem, PARTS "/1", &lock) == 0)) {
+        not_done(process(WRITE, 0, NULL), "a part runs", CKR_ITEM_OUTPUT_BUSY, PARTS "/1", "");
+        memio_unlock(&mem, lock);
+    }
+    CHECK(memio_find(&mem, PARTS "/1") != NULL);
+    done(process(WRITE, 0, NULL), "one process");
+    is_whole(sum, "one process");
+}
+
+/* One process of many, on the disk. */
+static ckr_result on_disk_part(const char *path, uint32_t i)
+{
+    ckr_open_desc d = CKR_ZERO;
+    ckr_env system = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_plan *p = NULL;
+    ckr_result r;
+    system.parallel.n_threads = 3;
+    d.env = &system;
+    r = ckr_ckpt_open(ZERO, &d, &c, &err);
+    if (r == CKR_OK) r = ckr_plan_create(c, &to, 0, &p, &err);
+    if (r == CKR_OK)
+        r = i < of.n ? ckr_plan_write_part(p, path, i, &of, &err)
+          : i > of.n ? ckr_plan_write(p, path, NULL, &err)
+                     : ckr_plan_commit(p, path, &of, NULL, &err);
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    return r;
+}
+
+/* Seven processes at once, of three threads each, begin the directory together; a part that is
+   locked on the disk is not written twice. */
+static void on_disk(void)
+{
+    const char *tmp = t_tmpdir();
+    char ref[600], path[600], record[700];
+    const ckr_io disk = ckr__default_io();
+    void *lock;
+    uint32_t i;
+    begin(NULL);
+    to.topology.dp = 4;
+    of.n = 7;
+    snprintf(ref, sizeof ref, "%s/ref", tmp);
+    snprintf(path, sizeof path, "%s/out", tmp);
+    snprintf(record, sizeof record, "%s/.out.ckptresume-parts/4", tmp);
+    done(on_disk_part(ref, of.n + 1), "one process");
+#if defined(_WIN32)
+    for (i = 0; i < of.n; i++) done(on_disk_part(path, i), "part");
+#else
+    {
+        pid_t pids[7];
+        for (i = 0; i < of.n; i++) {
+            fflush(stdout);
+            pids[i] = fork();
+            if (pids[i] == 0) {
+                done(on_disk_part(path, i), "part");
+                fflush(stdout);
+                _exit(err.code == CKR_OK ? 0 : 1);
+            }
+        }
+        for (i = 0; i < of.n; i++) {
+            int status = 1;
+            waitpid(pids[i], &status, 0);
+            CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        }
+    }
+#endif
+    if (CHECK_INT(disk.lock_fn(disk.user, record, &lock), 0)) {
+        bad_is(on_disk_part(path, 3), &err, "twice",
+               bad(CKR_ITEM_OUTPUT_BUSY, record, NOWHERE, ""));
+        bad_is(on_disk_part(path, of.n), &err, "not yet",
+               bad(CKR_ITEM_OUTPUT_BUSY, record, NOWHERE, ""));
+        disk.unlock_fn(disk.user, lock);
+    }
+    of.go_on = true;
+    done(on_disk_part(path, 3), "again");
+    done(on_disk_part(path, of.n), "commit");
+    CHECK(os_same_tree(ref, path) && os_same_tree(path, ref));
+    *strrchr(record, '/') = 0;
+    CHECK(access(record, F_OK) != 0);
+    t_remove_tree(tmp);
 }
 
 /* ---- what must not be put together ---- */
@@ -135,7 +540,7 @@ static void missing(void)
     not_done(process(COMMIT, 0, NULL), "no part 1", CKR_ITEM_PART_MISSING, PARTS "/2", "");
     done(process(PART, 1, NULL), "part 1");
     memio_find(&mem, PARTS "/3")->size -= 8;
-    not_done(process(COMMIT, 0, NULL), "half of part 2", CKR_ITEM_PART_MISSING, PARTS "/3", "");
+    not_done(process(COMMIT, 0, NULL), "half a record", CKR_ITEM_PART_RECORD, PARTS "/3", "");
     of.go_on = true;
     done(process(PART, 2, NULL), "part 2");
     done(process(COMMIT, 0, NULL), "commit");
@@ -195,10 +600,224 @@ static void elsewhere(void)
     done(process(COMMIT, 0, NULL), "commit");
 }
 
+/* A part that another process writes: not twice at once, not begun anew, not committed. */
+static void busy(void)
+{
+    void *lock;
+    begin(TP2);
+    all_parts();
+    if (!CHECK(memio_lock(&mem, PARTS "/2", &lock) == 0)) return;
+    not_done(process(PART, 1, NULL), "twice", CKR_ITEM_OUTPUT_BUSY, PARTS "/2", "");
+    of.go_on = true;
+    not_done(process(PART, 1, NULL), "twice", CKR_ITEM_OUTPUT_BUSY, PARTS "/2", "");
+    done(process(PART, 0, NULL), "another part");
+    of.go_on = false;
+    not_done(process(BEGIN, 0, NULL), "begin", CKR_ITEM_OUTPUT_BUSY, PARTS "/2", "");
+    not_done(process(COMMIT, 0, NULL), "commit", CKR_ITEM_OUTPUT_BUSY, PARTS "/2", "");
+    memio_unlock(&mem, lock);
+    done(process(COMMIT, 0, NULL), "commit");
+}
+
+/* Every byte of a record in turn: it is never taken for whole with another one. */
+static void records_altered(void)
+{
+    const ckr_item may[] = { CKR_ITEM_PART_RECORD, CKR_ITEM_PART_VERSION, CKR_ITEM_PART_PLAN,
+                             CKR_ITEM_PART_INPUT };
+    uint64_t sum;
+    size_t at, size;
+    begin(TP2);
+    sum = whole(NULL);
+    all_parts();
+    size = memio_find(&mem, PARTS "/2")->size;
+    for (at = 0; at < size; at += 1 + at / 64) {
+        ckr_result r;
+        size_t k = 0;
+        turn(PARTS "/2", at);
+        r = process(COMMIT, 0, NULL);
+        while (k < 4 && err.item != may[k]) k++;
+        t_check(r != CKR_OK && k < 4 && err.remedy[0] && !memio_find(&mem, OUT), __FILE__, __LINE__,
+                "byte %lu: %d %s: %s", (unsigned long)at, (int)r, ckr_item_name(err.item),
+                err.text);
+        CHECK_STR(err.file, PARTS "/2");
+        turn(PARTS "/2", at);
+    }
+    done(process(COMMIT, 0, NULL), "commit");
+    is_whole(sum, "as it was");
+}
+
+/* The record of another part, of an earlier run of this one, of nothing. */
+static void records_exchanged(void)
+{
+    uint64_t sum;
+    memio_file *f, was;
+    begin(TP2);
+    sum = whole(NULL);
+    all_parts();
+    f = memio_find(&mem, PARTS "/3");
+    was = *f;
+    *f = *memio_find(&mem, PARTS "/2");
+    f->path = was.path;
+    not_done(process(COMMIT, 0, NULL), "another part's", CKR_ITEM_PART_RECORD, PARTS "/3", "");
+    *f = was;
+    f->data[96] = 1;                               /* its number alone                   */
+    not_done(process(COMMIT, 0, NULL), "another part's", CKR_ITEM_PART_RECORD, PARTS "/3", "");
+    f->data[96] = 2;
+    f->size = 0;
+    not_done(process(COMMIT, 0, NULL), "empty", CKR_ITEM_PART_RECORD, PARTS "/3", "");
+    f->size = 104;
+    not_done(process(COMMIT, 0, NULL), "no step", CKR_ITEM_PART_MISSING, PARTS "/3", "");
+    f->size = was.size;
+    done(process(COMMIT, 0, NULL), "commit");
+    is_whole(sum, "as it was");
+}
+
+/* Records whose checks are right and that tell of what this plan does not have. */
+static void records_made_up(void)
+{
+    enum { HEAD = 13, CRCS = HEAD + 1, SUMS = HEAD + 2, FIRST = HEAD + 4 };
+    static const struct { size_t word; int64_t add; const char *label; } lies[] = {
+        { CRCS, -1, "a tensor less" }, { CRCS, 1, "a tensor more" }, { 0, 0, "an index" }
+    };
+    size_t i, k;
+    for (i = 0; i < sizeof lies / sizeof *lies; i++) {
+        memio_file *f;
+        uint64_t v[4096], n_crcs, n_sums, n;
+        ckr_sha256 h;
+        uint8_t sum[32];
+        begin(TP2);
+        of.n = 16;
+        all_parts();
+        f = memio_find(&mem, PARTS "/5");
+        if (!CHECK(f && f->size < sizeof v)) return;
+        for (k = 0; k < f->size / 8; k++) v[k] = ckr__load_u64(f->data + 8 * k);
+        n_crcs = v[CRCS];
+        n_sums = v[SUMS];
+        n = FIRST + n_crcs + 3 * n_sums;
+        CHECK(n_crcs > 1 && n_sums > 1 && f->size == 8 * (n + 1));
+        if (!lies[i].word) {
+            v[FIRST + n_crcs] = (uint64_t)1 << 40;
+        } else if (lies[i].add < 0) {              /* the words behind it move up          */
+            memmove(&v[FIRST], &v[FIRST + 1], (size_t)(n - FIRST - 1) * 8);
+            v[CRCS]--;
+            n--;
+        } else {
+            memmove(&v[FIRST + 1], &v[FIRST], (size_t)(n - FIRST) * 8);
+            v[CRCS]++;
+            n++;
+        }
+        memio_put(&mem, PARTS "/5", v, (size_t)(8 * (n + 1)));
+        f = memio_find(&mem, PARTS "/5");
+        for (k = 0; k < n; k++) ckr__store_u64(f->data + 8 * k, v[k]);
+        ckr_sha256_init(&h);
+        ckr_sha256_update(&h, f->data, (size_t)(8 * n));
+        ckr_sha256_final(&h, sum);
+        memcpy(f->data + 8 * n, sum, 8);
+        not_done(process(COMMIT, 0, NULL), lies[i].label, CKR_ITEM_PART_RECORD, PARTS "/5", "");
+        of.go_on = lies[i].word != 0;              /* sums cannot be seen in the bytes    */
+        done(process(PART, 4, NULL), lies[i].label);
+        done(process(COMMIT, 0, NULL), lies[i].label);
+    }
+}
+
+static int32_t room_of(void *user, const char *dir, uint64_t *bytes)
+{
+    (void)user;
+    CHECK_STR(dir, "/w");
+    *bytes = 1000;
+    return 0;
+}
+
+static void not_possible(void)
+{
+    const int64_t shape[1] = { 2 };
+    const float two[2] = { 1, 2 };
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_plan *p = NULL;
+    begin(TP2);
+    io.share_fn = NULL;
+    bad_is(process(PART, 0, NULL), &err, "no share_fn", bad(CKR_ITEM_ARG, "", NOWHERE, "env.io"));
+    begin(TP2);
+    io.room_fn = room_of;
+    not_done(process(PART, 0, NULL), "no room", CKR_ITEM_IO_NO_SPACE, OUT, "");
+    not_done(process(BEGIN, 0, NULL), "no room", CKR_ITEM_IO_NO_SPACE, OUT, "");
+    CHECK(!memio_find(&mem, PARTS));
+    begin(TP2);
+    to.topology.tp = 3;
+    not_done(process(PART, 0, NULL), "refused", CKR_ITEM_PLAN_REFUSED, "", QKV);
+    not_done(process(COMMIT, 0, NULL), "refused", CKR_ITEM_PLAN_REFUSED, "", QKV);
+    begin(TP2);
+    out = "/w/none/out";
+    bad_is(process(PART, 0, NULL), &err, "no parent",
+           bad(CKR_ITEM_PATH_NOT_FOUND, "/w/none/out", NOWHERE, ""));
+    begin(TP2);
+    to.topology.tp = 0;
+    env = faulty_env(&fault, io);
+    d.env = &env;
+    CHECK_OK(ckr_ckpt_create(&d, &c, &err), &err);
+    CHECK_OK(ckr_ckpt_put(c, "a", "param", CKR_DTYPE_F32, 1, shape, two, &err), &err);
+    if (CHECK_OK(ckr_plan_create(c, &to, 0, &p, &err), &err))
+        not_done(ckr_plan_write_part(p, OUT, 0, &of, &err), "put", CKR_ITEM_ARG, "", "plan");
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
+/* The first copy of a tensor has another byte, or again the same. */
+static void turn_copy(const char *name, const char *slot)
+{
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    env = faulty_env(&fault, io);
+    d.env = &env;
+    if (CHECK_OK(ckr_ckpt_open(IN, &d, &c, &err), &err)) {
+        const ckr_tensor *t = ckr_ckpt_tensor(c, name, slot);
+        uint32_t i = 0;
+        while (t && i < t->n_pieces && !t->pieces[i].replica) i++;
+        if (CHECK(t && i < t->n_pieces)) {
+            memio_file *f = memio_find(&mem, c->ctx.files[t->pieces[i].file].path);
+            f->data[t->pieces[i].offset + 1] ^= 4;
+        }
+    }
+    ckr_ckpt_close(c);
+}
+
+/* Copies that differ are told by the parts that take the tensor; no other part reads them. */
+static void copies(void)
+{
+        uint32_t i, by = 0, n = 0;
+    begin(TP2);
+    of.n = 16;
+    turn_copy(NORM, "exp_avg");
+    not_done(process(WRITE, 0, NULL), "one process", CKR_ITEM_PLAN_REFUSED, "", NORM " (exp_avg)");
+    for (i = 0; i < of.n; i++)
+        if (process(PART, i, NULL) != CKR_OK) {
+            bad_is(err.code, &err, "a part",
+                   bad(CKR_ITEM_PLAN_REFUSED, "", NOWHERE, NORM " (exp_avg)"));
+            CHECK(strstr(err.text, "CKR_E_REPLICA_DIFFERS"));
+            by = i;
+            n++;
+        }
+    CHECK(n == 1 || n == 2);
+    CHECK(process(COMMIT, 0, NULL) != CKR_OK && !memio_find(&mem, OUT));
+    turn_copy(NORM, "exp_avg");
+    done(process(PART, by, NULL), "the part");
+    if (n == 2) done(process(PART, by - 1, NULL), "the part before it");
+    done(process(COMMIT, 0, NULL), "commit");
+}
+
 int main(int argc, char **argv)
 {
     static const ckr_item never[] = { CKR_ITEM_OK };
     t_begin(argc, argv);
+    RUN(every_dialect);
+    RUN(parts_of_a_byte);
+    RUN(over_another);
+    RUN(other_outputs);
+    RUN(cancelled);
+    RUN(anew);
+    RUN(verified);
+    RUN(by_one_after_all);
+    RUN(on_disk);
     RUN(numbers);
     RUN(another_plan);
     RUN(missing);
@@ -206,6 +825,12 @@ int main(int argc, char **argv)
     RUN(changed_input);
     RUN(no_record);
     RUN(elsewhere);
+    RUN(busy);
+    RUN(records_altered);
+    RUN(records_exchanged);
+    RUN(records_made_up);
+    RUN(not_possible);
+    RUN(copies);
     if (!t_now.only) bad_all_seen(BAD_PARTS, never);
     memio_free(&mem);
     return t_end();
