@@ -2932,6 +2932,38 @@ static void *ckr__arena_n(ckr__ctx *c, uint64_t count, size_t size)
     return ckr__arena(c, (size_t)n);
 }
 
+/* What is allocated from here on lies apart, until ckr__arena_join keeps it or ckr__arena_drop
+   frees it; what the arena had so far is returned. */
+static ckr__chunk *ckr__arena_apart(ckr__ctx *c)
+{
+    ckr__chunk *k = c->chunks;
+    c->chunks = NULL;
+    return k;
+}
+
+static void ckr__arena_join(ckr__ctx *c, ckr__chunk *own)
+{
+    ckr__chunk *k = c->chunks;
+    if (!own) return;
+    while (k && k->next) k = k->next;
+    if (k) {
+        k->next = own->next;
+        own->next = c->chunks;
+    }
+    c->chunks = own;
+}
+
+/* Takes its chunks from a list of them: NULL is none. */
+static void ckr__arena_drop(ckr__ctx *c, ckr__chunk *k)
+{
+    while (k) {
+        ckr__chunk *next = k->next;
+        c->arena_bytes -= k->size;
+        ckr__heap_free(c, k, k->size);
+        k = next;
+    }
+}
+
 #define CKR__NEW(c, type) ((type *)ckr__arena((c), sizeof(type)))
 #define CKR__NEW_N(c, type, n) ((type *)ckr__arena_n((c), (n), sizeof(type)))
 
@@ -36832,6 +36864,7 @@ typedef struct ckr__fileset {
     bool             copies;                   /* they may be saved as any rank's         */
     ckr__rankfile  **files[CKR__FILE_KINDS];
     uint64_t         n_files[CKR__FILE_KINDS];
+    ckr_node        *before[CKR__FILE_KINDS];  /* the tree of the kind that was read last   */
 } ckr__fileset;
 
 typedef struct ckr__var { int place; bool size; uint32_t width; } ckr__var;
@@ -37272,6 +37305,240 @@ static ckr_result ckr__fileset_place(ckr__fileset *k, const ckr__rankfile *f, co
                           ckr__printf(k->c, "it was saved as %s", was), ckr__bring_back);
 }
 
+/* Ranks' files are much the same, and a thousand of them are kept: a tree is read apart from the
+   arena; nodes of the tree before it stand for what it has alike at the same place, the rest is
+   copied, and what was read is freed. A tree that cannot be taken over so is kept as it was read:
+   one with a cycle, or with tensors of several parts. */
+
+typedef struct ckr__alike_at {
+    ckr_node *node, *like;     /* like: what stands there in the tree before; or NULL      */
+    uint64_t  i;               /* the part that comes next                                 */
+} ckr__alike_at;
+
+typedef struct ckr__alike {
+    ckr__ctx      *c;
+    uint32_t       first, n;   /* nodes that were read have the numbers behind `first`     */
+    ckr_node     **done;       /* by that number: what stands for it; itself: in progress   */
+    ckr__alike_at *stack;
+    size_t         n_stack, cap_stack;
+} ckr__alike;
+
+/* How many nodes hang on one, and each of them: NULL where there is none. */
+static uint64_t ckr__node_parts(const ckr_node *n)
+{
+    if (n->kind == CKR_NODE_OBJECT) return 7;
+    if (ckr_node_is_dict(n)) return 2 * n->count + 1;
+    return (n->kind >= CKR_NODE_LIST && n->kind <= CKR_NODE_FROZENSET) || n->kind == CKR_NODE_SIZE
+               ? n->count + 1
+               : 1;
+}
+
+static ckr_node *ckr__node_part(const ckr_node *n, uint64_t i)
+{
+    const ckr_object *o = n->kind == CKR_NODE_OBJECT ? n->u.object : NULL;
+    if (i + 1 == ckr__node_parts(n)) return n->attrs;
+    if (!o) return n->u.items[i];
+    return i == 0 ? o->callable : i == 1 ? o->args : i == 2 ? o->kwargs
+         : i == 3 ? o->state    : i == 4 ? o->items : o->dictitems;
+}
+
+static bool ckr__node_has_view(const ckr_node *n)
+{
+    return n->kind >= CKR_NODE_TENSOR && n->kind <= CKR_NODE_NPSCALAR;
+}
+
+/* Its value is a text, or bytes. */
+static bool ckr__node_has_text(const ckr_node *n)
+{
+    return (n->kind >= CKR_NODE_STR && n->kind <= CKR_NODE_BYTEARRAY) ||
+           n->kind == CKR_NODE_BIGINT ||
+           (n->kind >= CKR_NODE_DEVICE && n->kind <= CKR_NODE_GLOBAL);
+}
+
+static ckr_node *ckr__alike_of(const ckr__alike *a, const ckr_node *n)
+{
+    return n ? a->done[n->id - a->first - 1] : NULL;
+}
+
+static bool ckr__same_dims(uint32_t n, const int64_t *a, uint32_t m, const int64_t *b)
+{
+    return n == m && (!n || !memcmp(a, b, n * sizeof *a));
+}
+
+/* Elements that lie in a file are that file's own. */
+static bool ckr__view_alike(const ckr_view *x, const ckr_view *y)
+{
+    return x->dtype == y->dtype && x->requires_grad == y->requires_grad && x->conj == y->conj &&
+           x->neg == y->neg && x->meta == y->meta && x->parameter == y->parameter &&
+           x->big_endian == y->big_endian && x->fortran == y->fortran && x->offset == y->offset &&
+           x->data_bytes == y->data_bytes && !x->bytes == !y->bytes &&
+           (!x->data_bytes || (x->bytes && !memcmp(x->bytes, y->bytes, (size_t)x->data_bytes))) &&
+           ckr__same_text(x->storage, y->storage) && ckr__same_text(x->type_name, y->type_name) &&
+           ckr__same_text(x->layout, y->layout) &&
+           ckr__same_dims(x->n_dims, x->shape, y->n_dims, y->shape) &&
+           ckr__same_dims(x->n_dims, x->stride, y->n_dims, y->stride);
+}
+
+/* Of nodes that have parts or are of the same kind. */
+static bool ckr__node_alike(const ckr_node *x, const ckr_node *y)
+{
+    if (x->kind != y->kind || x->count != y->count) return false;
+    if ((x->_flags ^ y->_flags) & (CKR__N_STR2 | CKR__N_UNHASHABLE)) return false;
+    switch ((ckr_node_kind)x->kind) {
+    case CKR_NODE_BOOL:    return x->u.b == y->u.b;
+    case CKR_NODE_INT:     return x->u.i == y->u.i;
+    case CKR_NODE_FLOAT:   return !memcmp(&x->u.f, &y->u.f, sizeof x->u.f);
+    case CKR_NODE_COMPLEX: return !memcmp(x->u.complex_, y->u.complex_, 2 * sizeof(double));
+    case CKR_NODE_BIGINT: case CKR_NODE_STR: case CKR_NODE_BYTES: case CKR_NODE_BYTEARRAY:
+    case CKR_NODE_DEVICE: case CKR_NODE_DTYPE: case CKR_NODE_LAYOUT: case CKR_NODE_GLOBAL:
+        return x->_aux == y->_aux && !memcmp(x->u.str, y->u.str, (size_t)x->count);
+    case CKR_NODE_TENSOR: case CKR_NODE_STORAGE: case CKR_NODE_NDARRAY: case CKR_NODE_NPSCALAR:
+        return x->_aux == y->_aux && ckr__view_alike(x->u.view, y->u.view);
+    case CKR_NODE_OBJECT:
+        return x->_aux == y->_aux && ckr__same_text(x->u.object->how, y->u.object->how) &&
+               ckr__same_text(x->u.object->name, y->u.object->name);
+    case CKR_NODE_NONE: case CKR_NODE_LIST: case CKR_NODE_TUPLE: case CKR_NODE_SET:
+    case CKR_NODE_FROZENSET: case CKR_NODE_DICT: case CKR_NODE_ODICT: case CKR_NODE_COUNTER:
+    case CKR_NODE_DEFAULTDICT: case CKR_NODE_SIZE: case CKR_NODE_ENTRY: default: return true;
+    }
+}
+
+static void ckr__alike_view(ckr__alike *a, ckr_node *n)
+{
+    ckr_view *v = CKR__DUP(a->c, ckr_view, n->u.view, 1);
+    if (!v) return;
+    if (v->bytes)
+        v->bytes = (const uint8_t *)ckr__strndup(a->c, (const char *)v->bytes,
+                                                 (size_t)v->data_bytes);
+    v->storage = ckr__strdup(a->c, v->storage);
+    v->type_name = ckr__strdup(a->c, v->type_name);
+    v->layout = ckr__strdup(a->c, v->layout);
+    v->shape = CKR__DUP(a->c, int64_t, v->shape, v->n_dims);
+    v->stride = CKR__DUP(a->c, int64_t, v->stride, v->n_dims);
+    n->u.view = v;
+}
+
+/* A node whose parts stand there already. NULL: out of memory. */
+static ckr_node *ckr__alike_copy(ckr__alike *a, const ckr_node *n)
+{
+    const uint64_t parts = ckr__node_parts(n);
+    ckr_node *out = CKR__DUP(a->c, ckr_node, n, 1);
+    if (!out) return NULL;
+    out->attrs = ckr__alike_of(a, n->attrs);
+    if (n->kind == CKR_NODE_OBJECT) {
+        ckr_object *o = CKR__DUP(a->c, ckr_object, n->u.object, 1);
+        if (!o) return NULL;
+        o->name = ckr__strdup(a->c, o->name);
+        o->callable = ckr__alike_of(a, o->callable);
+        o->args = ckr__alike_of(a, o->args);
+        o->kwargs = ckr__alike_of(a, o->kwargs);
+        o->state = ckr__alike_of(a, o->state);
+        o->items = ckr__alike_of(a, o->items);
+        o->dictitems = ckr__alike_of(a, o->dictitems);
+        out->u.object = o;
+    } else if (parts > 1) {
+        out->_aux = 0;                         /* there is no room behind the last            */
+        out->u.items = CKR__NEW_N(a->c, ckr_node *, parts - 1);
+        for (uint64_t i = 0; out->u.items && i + 1 < parts; i++)
+            out->u.items[i] = ckr__alike_of(a, n->u.items[i]);
+    } else if (ckr__node_has_view(n)) {
+        ckr__alike_view(a, out);
+    } else if (n->kind == CKR_NODE_COMPLEX) {
+        out->u.complex_ = CKR__DUP(a->c, double, n->u.complex_, 2);
+    } else if (ckr__node_has_text(n)) {
+        out->u.str = ckr__strndup(a->c, n->u.str, (size_t)n->count);
+    }
+    return ckr__failed(a->c) ? NULL : out;
+}
+
+/* What stands for a node whose parts are done. */
+static ckr_node *ckr__alike_end(ckr__alike *a, const ckr__alike_at *at)
+{
+    const uint64_t parts = ckr__node_parts(at->node);
+    uint64_t i = 0;
+    if (at->like && ckr__node_alike(at->node, at->like))
+        while (i < parts && ckr__alike_of(a, ckr__node_part(at->node, i)) ==
+                                ckr__node_part(at->like, i)) i++;
+    return i == parts ? at->like : ckr__alike_copy(a, at->node);
+}
+
+/* Puts a node on the stack. False: it cannot be taken over, or memory ended. */
+static bool ckr__alike_push(ckr__alike *a, ckr_node *n, ckr_node *like)
+{
+    const uint64_t at = (uint64_t)n->id - a->first - 1;
+    if (n->id <= a->first || at >= a->n || n->kind == CKR_NODE_ENTRY || a->done[at] == n ||
+        (ckr__node_has_view(n) && (n->u.view->parts || n->u.view->dist)))
+        return false;
+    if (a->done[at]) return true;
+    if (!ckr__heap_grow(a->c, &a->stack, &a->cap_stack, a->n_stack + 1, sizeof *a->stack))
+        return false;
+    a->done[at] = n;
+    a->stack[a->n_stack].node = n;
+    a->stack[a->n_stack].like = like;
+    a->stack[a->n_stack++].i = 0;
+    return true;
+}
+
+/* The tree with nodes of the other where they are alike. NULL: it stays as it is, or memory
+   ended. */
+static ckr_node *ckr__alike_tree(ckr__alike *a, ckr_node *root, ckr_node *like)
+{
+    bool going = ckr__alike_push(a, root, like);
+    while (going && a->n_stack) {
+        ckr__alike_at *at = &a->stack[a->n_stack - 1];
+        const uint64_t i = at->i++;
+        if (i < ckr__node_parts(at->node)) {
+            const ckr_node *l = at->like;
+            ckr_node *part = ckr__node_part(at->node, i);
+            const bool same = l && l->kind == at->node->kind && l->count == at->node->count;
+            if (part) going = ckr__alike_push(a, part, same ? ckr__node_part(l, i) : NULL);
+        } else {
+            ckr_node *made = ckr__alike_end(a, at);
+            a->done[at->node->id - a->first - 1] = made;
+            a->n_stack--;
+            going = made != NULL;
+        }
+    }
+    return going ? ckr__alike_of(a, root) : NULL;
+}
+
+/* The tree of an open file, like another of its kind. */
+static ckr_result ckr__alike_load(ckr__ctx *c, uint32_t file, ckr_node *like, ckr_format *format,
+                                  ckr_node **root)
+{
+    const ckr__ctx was = *c;
+    const uint64_t n_notes = *c->n_notes;
+    ckr__alike a = CKR_ZERO;
+    ckr__chunk *own = ckr__arena_apart(c), *apart;
+    ckr_node *made = NULL;
+    const char *name = NULL;
+    const ckr_result r = ckr__doc_load(c, file, format, root);
+    a.c = c;
+    a.first = was.n_nodes;
+    a.n = c->n_nodes - was.n_nodes;
+    apart = c->chunks;
+    c->chunks = own;
+    if (r == CKR_OK && c->files == was.files && c->n_files == was.n_files &&
+        c->n_slices == was.n_slices && *c->n_notes == n_notes && c->stat_path == was.stat_path) {
+        a.done = (ckr_node **)ckr__heap_alloc(c, a.n * sizeof *a.done);
+        if (a.done) memset(a.done, 0, a.n * sizeof *a.done);
+        name = ckr__strdup(c, c->files[file].root);
+        if (a.done) made = ckr__alike_tree(&a, *root, like);
+        ckr__heap_free(c, a.done, a.n * sizeof *a.done);
+        ckr__heap_free(c, a.stack, a.cap_stack * sizeof *a.stack);
+    }
+    if (made) {
+        c->files[file].root = name;
+        *root = made;
+        ckr__arena_drop(c, apart);
+    } else {
+        own = c->chunks;
+        c->chunks = apart;
+        ckr__arena_join(c, own);
+    }
+    return r == CKR_OK ? c->err->code : r;
+}
+
 /* f->root, read once; *format may be NULL. */
 static ckr_result ckr__fileset_load(ckr__fileset *k, ckr__rankfile *f, ckr_format *format)
 {
@@ -37279,7 +37546,11 @@ static ckr_result ckr__fileset_load(ckr__fileset *k, ckr__rankfile *f, ckr_forma
     uint32_t file;
     if (f->root) return CKR_OK;
     ckr_result r = ckr__file_open(k->c, f->path, &file);
-    if (r == CKR_OK) r = ckr__doc_load(k->c, file, &found, &f->root);
+    if (r == CKR_OK && k->before[f->kind])
+        r = ckr__alike_load(k->c, file, k->before[f->kind], &found, &f->root);
+    else if (r == CKR_OK)
+        r = ckr__doc_load(k->c, file, &found, &f->root);
+    if (r == CKR_OK && f->form) k->before[f->kind] = f->root;
     if (r == CKR_OK && format) *format = found;
     return r == CKR_OK ? ckr__fileset_place(k, f, k->c->files[file].root) : r;
 }
@@ -39122,11 +39393,6 @@ typedef struct ckr__optim_param {      /* a number of an optimizer's state dict 
     uint64_t        group;     /* within the optimizer                                   */
     const ckr_view *like;      /* a state tensor of the parameter's own shape, or NULL   */
 } ckr__optim_param;
-
-static bool ckr__same_dims(uint32_t n, const int64_t *a, uint32_t m, const int64_t *b)
-{
-    return n == m && (!n || !memcmp(a, b, n * sizeof *a));
-}
 
 static ckr_result ckr__optim_bad(ckr__script *x, const ckr__optim *o, const char *where,
                                  const char *expected)
