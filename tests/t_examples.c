@@ -336,7 +336,7 @@ static void mpi_convert(void)
         { "dcp/tt_single", "dp=3", "--dp 3" },
         { "deepspeed/pipe/ckpt", "dp=3", "--dp 3" },
         { "megatron/v014_fsms_tp2_pp2/ckpt", "tp=1 pp=1", "--tp 1 --pp 1" },
-        { "megatron/dr_pp2_vpp2/ckpt", "dp=3", "--dp 3" },
+        { "megatron/dr_pp2_vpp2/ckpt", "dp=2", "--dp 2" },
         { "accelerate/acc_w2_bin_tied_bf16/ckpt", "dp=3", "--dp 3" },
         { "fsdp/acc_fsdp2_rankfiles_w4/ckpt", "dp=3", "--dp 3" },
         { "verl/fsdp2_w2/ckpt", "dp=3", "--dp 3" },
@@ -366,6 +366,22 @@ static void mpi_convert(void)
     CHECK(shell("%s 3 /bin/sh -c 'test $OMPI_COMM_WORLD_RANK != 1 || set none; exec " BUILT
                 "mpi_convert tests/data/%s %s/$1/all %s' sh all", how, cases[0][0], tmp,
                 cases[0][1]) != 0);
+}
+
+/* The README's job script, as it stands there but for its paths. */
+static void slurm(void)
+{
+    int i;
+    CHECK_INT(shell("awk '/^```sh/ { on = 1; next } /^```/ { on = 0 } on' README.md | sed "
+                    "'s|^IN=.*|IN=tests/data/dcp/tt_single OUT=%s/job PARTS=3|' > %s/job.sh", tmp,
+                    tmp), 0);
+    CHECK_INT(count("job.sh", "PARTS=3"), 1);
+    CHECK(shell("PATH=.:$PATH sh %s/job.sh", tmp) == 1);       /* no part is written         */
+    for (i = 3; i > 0; i--)
+        CHECK_INT(shell("PATH=.:$PATH SLURM_ARRAY_TASK_ID=%d sh %s/job.sh", i, tmp), 0);
+    CHECK_INT(shell("PATH=.:$PATH sh %s/job.sh", tmp), 0);
+    CHECK_INT(shell("./ckptresume convert tests/data/dcp/tt_single %s/job1 --dp 64 && "
+                    "diff -r %s/job %s/job1", tmp, tmp, tmp), 0);
 }
 
 static void gpu(void)
@@ -398,6 +414,7 @@ int main(int argc, char **argv)
     RUN(tool_settings_folder);
     RUN(mpi);
     RUN(mpi_convert);
+    RUN(slurm);
     RUN(gpu);
 #endif
     t_remove_tree(tmp);
