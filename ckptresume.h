@@ -3539,7 +3539,9 @@ static int32_t ckr__os_lock(CKR__USER, const char *path, void **lock)
     int32_t r = 0;
     int *held = (int *)malloc(sizeof *held), fd = held ? ckr__os_fd(path, O_RDONLY) : -1;
     if (fd < 0) r = held ? errno : ENOMEM;
-    else if (flock(fd, LOCK_EX | LOCK_NB) != 0) r = errno == EWOULDBLOCK ? EBUSY : errno;
+    else if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno != ENOSYS && errno != EOPNOTSUPP &&
+             errno != ENOLCK)  /* (a file system without locks: then there is none)    */
+        r = errno == EWOULDBLOCK ? EBUSY : errno;
     else if (fstat(fd, &a) != 0 || stat(path, &b) != 0 || a.st_ino != b.st_ino ||
              a.st_dev != b.st_dev)
         r = EBUSY;             /* the name went to another while we waited             */
@@ -33416,7 +33418,7 @@ typedef struct ckr__write {
     void           **handles;  /* of the files of the current batch                     */
     uint64_t         first_file, n_batch;
     ckr__win        *wins;
-    uint64_t         n_wins, bytes;              /* of that batch                       */
+    uint64_t         n_wins, cap_wins, bytes;    /* of that batch                       */
     ckr__place       begin, end;                 /* what is written: all, or a step     */
     bool             shared;   /* with other processes: no late bytes                    */
     bool             verify;   /* nothing is written: what is there is read              */
@@ -33556,13 +33558,34 @@ static uint64_t ckr__image_cut(const ckr__image *img, uint64_t at)
                : at;
 }
 
-/* The windows of a file between w->begin and w->end. */
+/* The bytes [*lo, *hi) of a file between w->begin and w->end. */
+static void ckr__write_range(const ckr__write *w, uint64_t file, uint64_t *lo, uint64_t *hi)
+{
+    *lo = file == w->begin.file ? w->begin.at : 0;
+    *hi = file == w->end.file ? w->end.at
+                              : ((const ckr__image *)w->plan->out.files[file]->image)->size;
+}
+
+/* Room for the windows of the batch; each may be shorter by less than an element. */
+static bool ckr__wins_room(ckr__write *w)
+{
+    uint64_t n = 0, lo, hi;
+    for (uint64_t i = w->first_file; i < w->first_file + w->n_batch; i++) {
+        ckr__write_range(w, i, &lo, &hi);
+        n += (hi - lo) / (w->plan->facts.window_bytes - 15) + 1;
+    }
+    if (n <= w->cap_wins) return true;
+    w->cap_wins = 2 * n;
+    w->wins = CKR__NEW_N(w->c, ckr__win, w->cap_wins);
+    return w->wins != NULL;
+}
+
 static void ckr__wins_add(ckr__write *w, uint64_t file)
 {
     const ckr__image *img = (const ckr__image *)w->plan->out.files[file]->image;
-    const uint64_t size = w->plan->facts.window_bytes, lo = file == w->begin.file ? w->begin.at : 0,
-                   hi = file == w->end.file ? w->end.at : img->size;
-    uint64_t end;
+    const uint64_t size = w->plan->facts.window_bytes;
+    uint64_t end, lo, hi;
+    ckr__write_range(w, file, &lo, &hi);
     w->bytes += hi - lo;
     for (uint64_t at = lo; at < hi; at = end) {
         ckr__win *x = &w->wins[w->n_wins++];
@@ -33600,7 +33623,7 @@ static ckr_result ckr__write_batch(ckr__write *w)
 {
     ckr_io *io = &w->c->env.io;
     uint64_t i, opened;
-    ckr_result r = CKR_OK;
+    ckr_result r = ckr__wins_room(w) ? CKR_OK : ckr__oom(w->c);
     w->n_wins = w->bytes = 0;
     for (opened = 0; opened < w->n_batch && r == CKR_OK; opened++) {
         uint64_t size;
@@ -33864,8 +33887,8 @@ static ckr_result ckr__write_alloc(ckr__write *w)
     w->seen = (uint64_t (**)[2])ckr__arena_n(w->c, w->crew.n, sizeof *w->seen);
     w->handles = CKR__NEW_N(w->c, void *, CKR__BATCH);
     w->end.file = w->plan->out.n_files;
-    w->wins = CKR__NEW_N(w->c, ckr__win,
-                         ckr__wins_most(&w->plan->out, w->plan->facts.window_bytes));
+    w->cap_wins = w->shared ? 0 : ckr__wins_most(&w->plan->out, w->plan->facts.window_bytes);
+    w->wins = CKR__NEW_N(w->c, ckr__win, w->cap_wins);
     if (!w->buffers || !w->seen || !w->handles || !w->wins) return w->c->err->code;
     for (uint32_t i = 0; i < w->crew.n; i++) {
         w->buffers[i] = (uint8_t *)ckr__heap_alloc(w->c, ckr__write_buffer(w));
@@ -34361,14 +34384,6 @@ static uint64_t ckr__place_byte(const ckr__parts *x, ckr__place p)
     return p.file < x->w.plan->out.n_files ? x->first[p.file] + p.at : x->total;
 }
 
-/* The bytes [*lo, *hi) of a file between two places. */
-static void ckr__place_range(const ckr__write *w, uint64_t file, uint64_t *lo, uint64_t *hi)
-{
-    *lo = file == w->begin.file ? w->begin.at : 0;
-    *hi = file == w->end.file ? w->end.at
-                              : ((const ckr__image *)w->plan->out.files[file]->image)->size;
-}
-
 /* The CRC-32 of what each entry has in the windows that were just run, in the file's order. */
 static void ckr__wins_crcs(const ckr__write *w, ckr__buf *out)
 {
@@ -34588,7 +34603,7 @@ static bool *ckr__part_uses(ckr__parts *x, uint64_t from, uint64_t to)
     w->begin = ckr__step_place(x, from);
     w->end = ckr__step_place(x, to);
     for (uint64_t i = w->begin.file; mine && i < out->n_files && i <= w->end.file; i++) {
-        ckr__place_range(w, i, &lo, &hi);
+        ckr__write_range(w, i, &lo, &hi);
         for (uint64_t k = 0; k < out->files[i]->n_entries; k++) {
             const ckr_entry *e = out->files[i]->entries[k];
             if (e->offset >= hi || e->offset + e->n_bytes <= lo) continue;
@@ -34733,7 +34748,7 @@ static ckr_result ckr__step_take(ckr__parts *x, uint64_t k, const ckr__buf *b, u
     w->end = ckr__step_place(x, k + 1);
     for (uint64_t f = w->begin.file; f < w->plan->out.n_files && f <= w->end.file; f++) {
         const ckr__image *img = (const ckr__image *)w->plan->out.files[f]->image;
-        ckr__place_range(w, f, &lo, &hi);
+        ckr__write_range(w, f, &lo, &hi);
         for (uint64_t i = ckr__seg_find(img, lo); i < img->n_segs && img->segs[i].offset < hi;
              i++) {
             const ckr__seg *s = &img->segs[i];
@@ -34843,7 +34858,16 @@ static ckr_result ckr__commit_all(ckr__parts *x, ckr_receipt *receipt)
     for (uint64_t i = w->dirs.n; i > 0 && r == CKR_OK; i--)
         r = ckr__path_do(c, CKR_PATH_SYNC_DIR, w->dirs.list[i - 1], NULL, CKR_ITEM_IO_SYNC);
     ckr__buf_free(&side);
-    return r == CKR_OK ? ckr__output_rename(c, w->temp, x->path, x->old, w->single) : r;
+    if (r != CKR_OK) return r;
+    /* from here on `out` may be what was there before: nobody goes on with that */
+    const char *plan = ckr__path_join(c, x->temp, "plan"),
+               *done = ckr__path_join(c, x->temp, "done");
+    if (!plan || !done) return c->err->code;
+    r = ckr__path_do(c, CKR_PATH_RENAME, plan, done, CKR_ITEM_IO_RENAME);
+    if (r != CKR_OK) return r;
+    r = ckr__output_rename(c, w->temp, x->path, x->old, w->single);
+    if (r != CKR_OK) c->env.io.path_fn(c->env.io.user, CKR_PATH_RENAME, done, plan);
+    return r;
 }
 
 static ckr_result ckr__parts_commit(ckr__parts *x, ckr_receipt *receipt)
@@ -34949,8 +34973,10 @@ static CKR__NOINLINE ckr_result ckr__parts_body(ckr_plan *p, const char *path, c
     if (r == CKR_OK && what == CKR__PARTS_WRITE && part >= of->n)
         r = ckr__fail_fmt(&x.c, CKR_ITEM_PART_NUMBER, NULL, "part", "count from 0",
                           "part %lu of %lu", (unsigned long)part, (unsigned long)of->n);
-    if (what == CKR__PARTS_COMMIT) x.c.env.parallel.n_threads = 1;
+    const uint32_t n_threads = x.c.env.parallel.n_threads;
+    if (what == CKR__PARTS_COMMIT) x.c.env.parallel.n_threads = 1;     /* one list of sums */
     if (r == CKR_OK && what != CKR__PARTS_BEGIN) r = ckr__write_alloc(&x.w);
+    x.c.env.parallel.n_threads = n_threads;
     if (r == CKR_OK && what != CKR__PARTS_COMMIT)
         r = ckr__parts_begin(&x, what == CKR__PARTS_WRITE ? part + 1 : 0);
     if (r == CKR_OK && what == CKR__PARTS_WRITE) r = ckr__part_write(&x, part);

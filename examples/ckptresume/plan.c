@@ -397,7 +397,7 @@ static bool settings_write(job *j, outcome *o, settings_file *to)
     FILE *f;
     bool ok, regular;
     char why[200];
-    if (!to->path || o->refused) return true;
+    if (!to->path || o->refused || j->o.part) return true;     /* (the commit writes them) */
     if (path_filled(to->path, &regular) && regular && !j->o.target.force)
         return settings_refuse(j, o, CKR_E_REFUSED, CKR_ITEM_OUTPUT_EXISTS,
                                "the file of --settings exists",
