@@ -64,9 +64,7 @@ static bool are_schedulers(const ckr_node *n)
 /* A number, a list and so on as Python has them. */
 static void python_value(text *t, const ckr_node *n)
 {
-    json w;
-    w.t = t;
-    w.comma = false;
+    json w = { t, false, false };
     if (n->kind == CKR_NODE_BOOL) text_str(t, n->u.b ? "True" : "False");
     else if (n->kind == CKR_NODE_NONE) text_str(t, "None");
     else if (n->kind == CKR_NODE_FLOAT) text_double(t, n->u.f);
@@ -99,9 +97,7 @@ static void python_schedulers(text *t, const ckr_node *list)
 static void setting_value(text *t, const ckr_run_setting *x, const char *out, bool python)
 {
     const char *s = ckr_node_str(x->value);
-    json w;
-    w.t = t;
-    w.comma = false;
+    json w = { t, false, false };
     if (s && out && setting_in_out(s)) {
         text path;
         memset(&path, 0, sizeof path);

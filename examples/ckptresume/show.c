@@ -40,34 +40,43 @@ void show_end(show *s)
     if (out && (s->facts.failed || s->line.failed)) out->failed = true;
     text_free(&s->facts);
     text_free(&s->line);
+    free(s->fact);
 }
 
 /* >>facts --------------------------------------------------------------------- */
-/* Kept as a NUL, the key, a NUL, the words: none where the value is not there. */
+/* The words of a fact go to s->facts and end where those of the next one begin: there are none
+   where the value is not there. */
+
+typedef struct span { const char *p; size_t n; } span;
 
 /* The JSON, whose key is written; NULL: for the eye, whose words go to s->facts. */
 static json *fact(show *s, const char *key)
 {
     const bool listed = s->depth && *s->scope[s->depth - 1].close == ']';
-    if (s->w.t && !listed) json_key(&s->w, key);
+    void *array = s->fact;
+    if (s->w.t && key && !listed) json_key(&s->w, key);
     if (s->w.t) return &s->w;
-    text_put(&s->facts, "", 1);
-    text_put(&s->facts, key, strlen(key) + 1);
+    if (!array_grow(&array, &s->cap_facts, s->n_facts + 1, sizeof *s->fact)) {
+        s->facts.failed = true;
+        return NULL;
+    }
+    s->fact = (show_fact *)array;
+    s->fact[s->n_facts].key = key;
+    s->fact[s->n_facts++].at = s->facts.n;
     return NULL;
 }
 
-static const char *fact_find(show *s, const char *key, size_t n)
+/* The last of this key that is said; {NULL, 0}: it is not there. */
+static span fact_find(const show *s, const char *key, size_t n)
 {
-    const char *p, *end, *found = NULL;
-    text_put(&s->facts, "", 1);
-    if (s->facts.failed) return NULL;
-    end = s->facts.data + --s->facts.n;
-    for (p = s->facts.data; p < end; p += strlen(p)) {
-        const char *name = p + 1;
-        p = name + strlen(name) + 1;
-        if (!strncmp(name, key, n) && !name[n]) found = p;
-    }
-    return found && *found ? found : NULL;
+    span v = { NULL, 0 };
+    size_t i, end = s->facts.n;
+    for (i = s->n_facts; i-- > 0; end = s->fact[i].at)
+        if (!strncmp(s->fact[i].key, key, n) && !s->fact[i].key[n]) break;
+    if (i == SIZE_MAX || s->fact[i].at == end || s->facts.failed) return v;
+    v.p = s->facts.data + s->fact[i].at;
+    v.n = end - s->fact[i].at;
+    return v;
 }
 
 void show_null(show *s, const char *key)
@@ -76,11 +85,18 @@ void show_null(show *s, const char *key)
     if (w) json_raw(w, "null");
 }
 
-void show_str(show *s, const char *key, const char *v)
+void show_strn(show *s, const char *key, const char *v, size_t n)
 {
     json *w = fact(s, key);
-    if (w) json_string(w, v);
-    else text_clean(&s->facts, v);
+    if (w) json_string_n(w, v, n);
+    else text_clean_n(&s->facts, v, n);
+}
+
+/* NULL: none */
+void show_str(show *s, const char *key, const char *v)
+{
+    if (v) show_strn(s, key, v, strlen(v));
+    else show_null(s, key);
 }
 
 void show_painted(show *s, const char *key, const char *v, const char *paint)
@@ -180,8 +196,8 @@ void show_node(show *s, const char *key, const ckr_ckpt *c, const ckr_node *n)
 /* What the caller writes is for the eye alone. */
 text *show_text(show *s, const char *key)
 {
-    s->facts.n = s->w.t ? 0 : s->facts.n;
-    if (!s->w.t) fact(s, key);
+    if (s->w.t) s->facts.n = 0;
+    else fact(s, key);
     return &s->facts;
 }
 
@@ -196,19 +212,22 @@ void show_word(show *s, const char *key, const char *word)
 static bool put_fact(show *s, const char *p, size_t n)
 {
     const bool bold = *p == '*';
-    const size_t k = strcspn(p + bold, "?! }") + bold;
-    const char *v = fact_find(s, p + bold, k - bold), *more = p + k + 1, *other;
-    const size_t n_more = n > k ? n - k - 1 : 0, one = strcspn(more, "/");
-    if (v && p[k] == '!' && (other = fact_find(s, more, n_more)) != NULL && !strcmp(v, other))
-        v = NULL;
-    if (!v && p[k] != '?') return false;
+    const size_t k = strcspn(p + bold, "?! }") + bold, n_more = n > k ? n - k - 1 : 0;
+    const char *more = p + k + 1;
+    const size_t one = strcspn(more, "/");
+    span v = fact_find(s, p + bold, k - bold);
+    if (v.p && p[k] == '!') {
+        const span other = fact_find(s, more, n_more);
+        if (v.n == other.n && !memcmp(v.p, other.p, v.n)) v.p = NULL;
+    }
+    if (!v.p && p[k] != '?') return false;
     if (bold) text_paint(&s->line, PAINT_BOLD);
-    if (v) text_str(&s->line, v);
+    if (v.p) text_put(&s->line, v.p, v.n);
     else text_put(&s->line, more, n_more);
     if (bold) text_plain(&s->line);
     if (p[k] != ' ') return true;
     text_str(&s->line, " ");
-    if (!strcmp(v, "1")) text_put(&s->line, more, one);
+    if (v.n == 1 && *v.p == '1') text_put(&s->line, more, one);
     else text_put(&s->line, more + one + 1, n_more - one - 1);
     return true;
 }
@@ -244,10 +263,11 @@ static void show_open(show *s, const char *key, const char *bracket)
     if (w) json_open(w, bracket);
     s->scope[s->depth].key = key;
     s->scope[s->depth].close = *bracket == '{' ? "}" : "]";
-    s->scope[s->depth++].n = s->facts.n;
+    s->scope[s->depth].n = s->n_facts;
+    s->scope[s->depth++].words = s->facts.n;
 }
 
-/* A key NULL is that of one of a list. */
+/* A key NULL is that of one of a list, or written already. */
 void show_dict(show *s, const char *key)
 {
     show_open(s, key, "{");
@@ -258,17 +278,32 @@ void show_list(show *s, const char *key)
     show_open(s, key, "[");
 }
 
-void show_close(show *s)
-{
-    const show_scope *at = &s->scope[--s->depth];
-    if (s->w.t) json_close(&s->w, at->close);
-    s->facts.n = at->n;
-}
-
 /* The facts of what is open are done with: of a row that is no dict. */
 void show_forget(show *s)
 {
-    if (s->depth) s->facts.n = s->scope[s->depth - 1].n;
+    const show_scope *at = &s->scope[s->depth - 1];
+    s->n_facts = at->n;
+    s->facts.n = at->words;
+}
+
+/* What is open goes on, but not here. */
+void show_leave(show *s)
+{
+    show_forget(s);
+    s->depth--;
+}
+
+void show_close(show *s)
+{
+    if (s->w.t) json_close(&s->w, s->scope[s->depth - 1].close);
+    show_leave(s);
+}
+
+/* A list whose rows end with show_close_as: for the eye {=} is the words of all of them. */
+void show_words_list(show *s, const char *key)
+{
+    show_list(s, key);
+    if (!s->w.t) fact(s, "=");
 }
 
 /* For the eye alone: a fact that a template makes of others. */
@@ -280,19 +315,19 @@ void show_words(show *s, const char *key, const char *words)
     text_put(show_text(s, key), s->line.data, s->line.n);
 }
 
-/* For the eye the dict is one fact, of this template; a gap before its first word goes. */
+/* For the eye the dict is one fact, of this template; a gap before its first word goes. One of a
+   list of words goes behind those before it. */
 void show_close_as(show *s, const char *words)
 {
     const char *key = s->scope[s->depth - 1].key;
     size_t gap = 0;
-    text *t;
     s->line.n = 0;
     if (!s->w.t) put_template(s, words, words + strlen(words));
     show_close(s);
     if (s->w.t) return;
-    t = show_text(s, key);
-    while (gap < s->line.n && strchr(" ,", s->line.data[gap])) gap++;
-    text_put(t, s->line.data + gap, s->line.n - gap);
+    if (key) fact(s, key);
+    while (key && gap < s->line.n && strchr(" ,", s->line.data[gap])) gap++;
+    text_put(&s->facts, s->line.data + gap, s->line.n - gap);
 }
 
 /* Is row i of a list shown? JSON has all; the eye gets `most` of them. */
@@ -398,13 +433,15 @@ void show_table(show *s, const char *columns)
 /* A row of the facts that are there now. */
 void show_cells(show *s)
 {
-    const char *p = s->t ? s->b.columns : NULL, *v;
+    const char *p = s->t ? s->b.columns : NULL;
     while (p) {
         const size_t title = strcspn(p += *p == '>', "=|"), all = strcspn(p, "|");
+        span v = { NULL, 0 };
         s->line.n = 0;
-        if (title < all) put_template(s, p + title + 1, p + all);
-        else if ((v = fact_find(s, p, title)) != NULL) text_str(&s->line, v);
-        table_cell(&s->b, s->line.data, s->line.n);
+        if (title == all) v = fact_find(s, p, title);
+        else put_template(s, p + title + 1, p + all);
+        if (title == all) table_cell(&s->b, v.p, v.n);
+        else table_cell(&s->b, s->line.data, s->line.n);
         p = p[all] ? p + all + 1 : NULL;
     }
 }

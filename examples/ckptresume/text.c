@@ -296,9 +296,13 @@ void json_string_n(json *w, const char *s, size_t n)
     while (i < n) {
         const unsigned char b = (unsigned char)s[i];
         k = ckr_utf8(s + i, n - i, NULL);
-        if (!k) text_fmt(w->t, "\\udc%02x", b);
+        if (!k && w->exact && b == 0xED && n - i > 2) {
+            k = 3;
+            text_fmt(w->t, "\\u%04x", 0xD000u | ((unsigned)s[i + 1] & 0x3F) << 6 |
+                                         ((unsigned)s[i + 2] & 0x3F));
+        } else if (!k) text_fmt(w->t, "\\udc%02x", b);
         else if (b == '"' || b == '\\') text_fmt(w->t, "\\%c", b);
-        else if (b == '\n') text_str(w->t, "\\n");
+        else if (b == '\n' && !w->exact) text_str(w->t, "\\n");
         else if (b < 0x20 || b == 0x7F) text_fmt(w->t, "\\u%04x", b);
         else text_put(w->t, s + i, k);
         i += k ? k : 1;

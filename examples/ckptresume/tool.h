@@ -73,7 +73,8 @@ typedef struct text {
 #define PAINT_MAGENTA "35"
 #define PAINT_CYAN    "36"
 
-typedef struct json { text *t; bool comma; } json;
+/* exact: of strings that are UTF-8 but for lone surrogates, which stay such */
+typedef struct json { text *t; bool comma, exact; } json;
 
 void text_drain(text *t);
 void text_put(text *t, const char *s, size_t n);
@@ -215,12 +216,15 @@ typedef struct table {
     size_t   width[TABLE_COLUMNS];
 } table;
 
-typedef struct show_scope { const char *key, *close; size_t n; } show_scope;
+typedef struct show_fact { const char *key; size_t at; } show_fact;
+typedef struct show_scope { const char *key, *close; size_t n, words; } show_scope;
 
 typedef struct show {
     json   w;                  /* w.t NULL: no JSON, but                               */
     text  *t;                  /* for the eye; NULL: nothing is printed                */
-    text   facts, line;
+    text   facts, line;        /* the words of all facts; the line that is being made  */
+    show_fact *fact;
+    size_t n_facts, cap_facts;
     table  b;
     show_scope scope[SHOW_DEPTH];
     size_t depth;
@@ -230,6 +234,7 @@ void show_begin(show *s, text *out, bool is_json);
 void show_job(show *s, job *j);
 void show_end(show *s);
 void show_null(show *s, const char *key);
+void show_strn(show *s, const char *key, const char *v, size_t n);
 void show_str(show *s, const char *key, const char *v);
 void show_painted(show *s, const char *key, const char *v, const char *paint);
 void show_flag(show *s, const char *key, bool v, const char *yes, const char *no,
@@ -249,7 +254,9 @@ text *show_text(show *s, const char *key);
 void show_word(show *s, const char *key, const char *word);
 void show_dict(show *s, const char *key);
 void show_list(show *s, const char *key);
+void show_words_list(show *s, const char *key);
 void show_close(show *s);
+void show_leave(show *s);
 void show_forget(show *s);
 void show_words(show *s, const char *key, const char *words);
 void show_close_as(show *s, const char *words);
@@ -297,6 +304,43 @@ void report_text(text *t, const report *r, const char *title);
 void report_quietly(job *j, const report *r, const char *title);
 void label(text *t, const char *name);
 
+/* ---- tree_bytes.c ---- */
+
+#define TREE_HEX_MAX 96        /* bytes of a tensor that are also printed              */
+
+typedef struct tree_slot { const void *key; uint64_t value; } tree_slot;
+typedef struct tree_map { tree_slot *slots; size_t cap, count; } tree_map;
+typedef struct tree_digest { uint8_t b[32]; } tree_digest;
+
+typedef struct tree_bytes {
+    const ckr_ckpt *ckpt;
+    ckr_error   *err;
+    bool         failed;       /* no memory, or bytes that could not be read            */
+    tree_map     digests, data;            /* of nodes; of storages that are counted   */
+    tree_digest *digest;
+    size_t       cap_digest;
+    uint64_t     expanded, hashed, stored; /* spent; stored: of distinct storages      */
+    uint8_t     *window;       /* of a file                                            */
+    uint64_t     window_at;
+    size_t       window_n;
+    uint32_t     window_file;
+} tree_bytes;
+
+/* refused: by a budget, so that there is no digest. */
+typedef struct tree_content {
+    bool        refused, has_sha, has_head;
+    tree_digest sha;
+    size_t      n_head;
+    uint8_t     head[TREE_HEX_MAX];
+} tree_content;
+
+bool array_grow(void **array, size_t *cap, size_t need, size_t size);
+tree_slot *tree_find(tree_map *m, const void *key);
+void tree_take(tree_map *m, tree_slot *s, const void *key, uint64_t value);
+void tree_content_of(tree_bytes *t, const ckr_node *node, bool hash, tree_content *out);
+void tree_storage_sha(tree_bytes *t, const ckr_view *v, tree_digest *sha);
+void tree_bytes_free(tree_bytes *t);
+
 /* ---- the verbs ---- */
 
 int verb_inspect(job *j);
@@ -319,15 +363,6 @@ int like_open(job *j, like_file *l);
 
 bool settings_text(text *t, const ckr_plan_facts *f, const char *out, bool why);
 void settings_show(show *s, const ckr_plan_facts *f, const char *out);
-
-typedef struct tree_io {
-    const uint8_t *(*map_fn)(void *user, uint32_t file, uint64_t *size);   /* NULL: no mapping */
-    bool (*read_fn)(void *user, uint32_t file, uint64_t offset, void *dst, size_t n);
-    void *user;
-} tree_io;
-
-bool tree_print(FILE *out, const char *file, const char *format, const ckr_node *root,
-                const tree_io *io, bool hash);
 
 typedef struct lr_series {
     const char *column;        /* "lr", "weight_decay", "momentum" or any other key    */
