@@ -866,6 +866,7 @@ typedef struct ckr_tensor {
     uint32_t       index;
     bool           requires_grad, buffer;
     bool           stochastic; /* rounded up or down by chance: either neighbour of the master */
+    uint32_t       _room;      /* the library's own: places in `pieces`; 0: not known      */
     const char    *by_name;    /* of a file without slots, where all are "param": the slot that its
                                   name tells, or "random state"; NULL: none                */
 } ckr_tensor;
@@ -22657,32 +22658,48 @@ static ckr_tensor *ckr__tensor_of_view(ckr__ctx *c, ckr_state *s, const char *na
     return &b->tensor;
 }
 
-/* A zeroed piece of n_dims at the end of the tensor's list, with room for its three arrays. */
-static ckr_piece *ckr__piece_add(ckr__ctx *c, ckr_tensor *t, uint32_t n_dims, int64_t **start,
-                                 int64_t **count, int64_t **stride)
+/* The tensor's list gets places for n pieces in all, where somebody can count them. */
+static bool ckr__pieces_room(ckr__ctx *c, ckr_tensor *t, uint64_t n)
 {
-    uint64_t cap = t->n_pieces;
-    void *array = t->pieces;
-    int64_t *v = CKR__NEW_N(c, int64_t, 3 * (uint64_t)n_dims);
-    if (!v) return NULL;
-    if (!cap) {                /* most tensors have one; a power of two is full          */
-        array = CKR__NEW(c, ckr_piece);
-        if (!array) return NULL;
-    } else if (!(cap & (cap - 1)) &&
-               !ckr__arena_grow(c, &array, &cap, 2 * cap, sizeof *t->pieces)) {
-        return NULL;
-    }
-    t->pieces = (ckr_piece *)array;
+    if (n <= t->_room || n > UINT32_MAX) return true;
+    ckr_piece *list = CKR__NEW_N(c, ckr_piece, n);
+    if (!list) return false;
+    if (t->n_pieces) memcpy(list, t->pieces, t->n_pieces * sizeof *list);
+    t->pieces = list;
+    t->_room = (uint32_t)n;
+    return true;
+}
+
+/* n numbers: the same of another box where they are equal, since boxes by the million differ in few
+   of them. */
+static const int64_t *ckr__piece_dims(ckr__ctx *c, uint32_t n, const int64_t *v, const int64_t *x,
+                                      const int64_t *y)
+{
+    if (x && !memcmp(x, v, n * sizeof *v)) return x;
+    return y && !memcmp(y, v, n * sizeof *v) ? y : CKR__DUP(c, int64_t, v, n);
+}
+
+/* A piece at the end of the tensor's list, with this box. `like`: a tensor that most likely is cut
+   the same way, or NULL. Most tensors have one piece. */
+static ckr_piece *ckr__piece_add(ckr__ctx *c, ckr_tensor *t, const ckr_tensor *like,
+                                 uint32_t n_dims, const int64_t *start, const int64_t *count,
+                                 const int64_t *stride)
+{
+    const ckr_piece none = CKR_ZERO, *x = &none, *y = &none;
+    const uint64_t n = t->n_pieces;
+    if (n >= t->_room && !ckr__pieces_room(c, t, n ? 2 * n : 1)) return NULL;
+    if (n && t->pieces[n - 1].n_dims == n_dims) x = &t->pieces[n - 1];
+    if (like && n < like->n_pieces && like->pieces[n].n_dims == n_dims) y = &like->pieces[n];
     ckr_piece *p = &t->pieces[t->n_pieces++];
     memset(p, 0, sizeof *p);
     p->n_dims = n_dims;
-    p->start = *start = v;
-    p->count = *count = v + n_dims;
-    p->stride = *stride = v + 2 * (size_t)n_dims;
+    p->start = ckr__piece_dims(c, n_dims, start, x->start, y->start);
+    p->count = ckr__piece_dims(c, n_dims, count, x->count, y->count);
+    p->stride = ckr__piece_dims(c, n_dims, stride, x->stride, y->stride);
     p->file = CKR_NO_FILE;
     p->dtype = t->dtype;
     p->rank = -1;
-    return p;
+    return ckr__failed(c) ? NULL : p;
 }
 
 /* A text in the words of who asks. */
@@ -24597,22 +24614,20 @@ typedef struct ckr__reader {
     int32_t     rank;
     bool        replica, big_endian;
     const void *mem;           /* instead of a file                                     */
+    const ckr_tensor *like;    /* another that most likely is cut the same way; or NULL  */
 } ckr__reader;
 
 static bool ckr__reader_piece(void *arg, uint32_t n_dims, const int64_t *start,
                               const int64_t *count, const int64_t *stride, uint64_t offset)
 {
     ckr__reader *r = (ckr__reader *)arg;
-    int64_t *ps, *pc, *pt;
-    for (uint32_t d = 0; d < n_dims; d++)
-        if (start[d] >= r->tensor->shape[d]) return true;      /* padding only */
-    ckr_piece *p = ckr__piece_add(r->c, r->tensor, n_dims, &ps, &pc, &pt);
-    if (!p) return false;
+    int64_t inside[CKR_MAX_DIMS];
     for (uint32_t d = 0; d < n_dims; d++) {
-        ps[d] = start[d];
-        pc[d] = ckr__min_i64(count[d], r->tensor->shape[d] - start[d]);
-        pt[d] = stride[d];
+        if (start[d] >= r->tensor->shape[d]) return true;      /* padding only */
+        inside[d] = ckr__min_i64(count[d], r->tensor->shape[d] - start[d]);
     }
+    ckr_piece *p = ckr__piece_add(r->c, r->tensor, r->like, n_dims, start, inside, stride);
+    if (!p) return false;
     p->dtype = r->dtype;
     p->file = r->file;
     p->rank = r->rank;
@@ -24638,18 +24653,20 @@ static bool ckr__read_flat(ckr__reader *r, const ckr__block *b, int64_t begin, i
 static ckr__reader ckr__reader_of(ckr__ctx *c, ckr_tensor *t, const ckr_view *v, int32_t rank,
                                   bool replica)
 {
-    const ckr__reader r = { c, t, v->dtype, v->file, rank, replica, v->big_endian, v->bytes };
+    const ckr__reader r = { c, t, v->dtype, v->file, rank, replica, v->big_endian, v->bytes,
+                            NULL };
     return r;
 }
 
 /* The block (NULL: the whole tensor) is the view, of any strides: one piece per pair. False: out of
    memory, or another number of axes. */
-static bool ckr__read_view(ckr__ctx *c, ckr_tensor *t, const ckr__block *b, const ckr_view *v,
-                           int32_t rank, bool replica)
+static bool ckr__read_view_like(ckr__ctx *c, ckr_tensor *t, const ckr_tensor *like,
+                                const ckr__block *b, const ckr_view *v, int32_t rank, bool replica)
 {
     ckr__reader r = ckr__reader_of(c, t, v, rank, replica);
     int64_t stride[CKR_MAX_DIMS], elem = (int64_t)ckr_dtype_size(v->dtype);
     ckr__box whole;
+    r.like = like;
     if (!b) b = ckr__box_block(&whole, t->n_dims, NULL, t->shape);
     if (v->n_dims != b->n_dims) return false;
     for (uint32_t i = 0; i < b->n_pairs; i++) {
@@ -24668,14 +24685,21 @@ static bool ckr__read_view(ckr__ctx *c, ckr_tensor *t, const ckr__block *b, cons
     return true;
 }
 
+static bool ckr__read_view(ckr__ctx *c, ckr_tensor *t, const ckr__block *b, const ckr_view *v,
+                           int32_t rank, bool replica)
+{
+    return ckr__read_view_like(c, t, NULL, b, v, rank, replica);
+}
+
 /* A flat range of a tensor in a flat view: elements [begin, end) of the block (NULL: of the whole
    tensor) are the view's from number `at` on, one behind the other. */
 typedef struct ckr__extent { const ckr__block *block; int64_t begin, end, at; } ckr__extent;
 
-static bool ckr__read_run(ckr__ctx *c, ckr_tensor *t, const ckr__extent *x, const ckr_view *v,
-                          int32_t rank, bool replica)
+static bool ckr__read_run(ckr__ctx *c, ckr_tensor *t, const ckr_tensor *like, const ckr__extent *x,
+                          const ckr_view *v, int32_t rank, bool replica)
 {
     ckr__reader r = ckr__reader_of(c, t, v, rank, replica);
+    r.like = like;
     return ckr__read_flat(&r, x->block, x->begin, x->end,
                           (v->bytes ? 0 : v->data_offset) +
                               (uint64_t)(v->offset + x->at) * ckr_dtype_size(v->dtype));
@@ -38151,6 +38175,7 @@ typedef struct ckr__held {
     uint32_t          n_dims;
     const int64_t    *shape;   /* as stored                                                */
     bool              alone;
+    const ckr_tensor *like;    /* of the slot before it; or NULL                           */
     struct ckr__held *next;    /* the name's next slot, as they came; or NULL              */
     struct ckr__held *mended;  /* as it would be without its writer's defect; or NULL      */
 } ckr__held;
@@ -38197,7 +38222,7 @@ static ckr_tensor *ckr__tensor_like(ckr__ctx *c, const ckr_tensor *t)
     if (!like) return NULL;
     *like = *t;
     like->pieces = NULL;
-    like->n_pieces = 0;
+    like->n_pieces = like->_room = 0;
     return like;
 }
 
@@ -38235,8 +38260,12 @@ static ckr__held *ckr__part_held(ckr__load *l, const ckr__part *p)
     else if (ckr__map_put(&l->names, p->name, strlen(p->name), l->n_held, NULL))
         place = CKR__PUSH(ckr__held *, l->c, l->held, l->n_held);
     else return NULL;
-    while (*place && strcmp((*place)->tensor->slot, p->slot) != 0) place = &(*place)->next;
-    if (!*place) *place = ckr__held_make(l, p);
+    const ckr_tensor *like = NULL;
+    for (; *place && strcmp((*place)->tensor->slot, p->slot) != 0; place = &(*place)->next)
+        like = (*place)->tensor;
+    if (*place) return *place;
+    *place = ckr__held_make(l, p);
+    if (*place) (*place)->like = like;
     return *place;
 }
 
@@ -38351,8 +38380,8 @@ static ckr__held *ckr__part_add(ckr__load *l, const ckr__part *p)
                                            p->flat || !p->start ? h->shape : v->shape);
     bool replica = p->replica || (p->alone && h->tensor->n_pieces);
     for (ckr_tensor *t = h->tensor; t && ok; t = t == h->wide ? NULL : h->wide)
-        ok = p->flat ? ckr__read_run(l->c, t, &x, v, p->rank, replica)
-                     : ckr__read_view(l->c, t, x.block, v, p->rank, replica);
+        ok = p->flat ? ckr__read_run(l->c, t, h->like, &x, v, p->rank, replica)
+                     : ckr__read_view_like(l->c, t, h->like, x.block, v, p->rank, replica);
     return ok ? h : NULL;
 }
 
@@ -51815,6 +51844,7 @@ typedef struct ckr__ds_param { /* of the files that are read, or at the target  
     const char       *name;
     ckr_tensor       *param;
     int64_t           numel, layer;    /* layer: of the pipeline; -1: none               */
+    uint64_t          n_pieces;        /* read, ZeRO-3: in which its tensors lie           */
     uint32_t          first, last;     /* stages that have it; two of a tied one         */
     bool              tied, frozen, stated;    /* stated: its optimizer state has been read */
     ckr__held        *slots;   /* read: of the optimizer, "master" too                   */
@@ -52304,7 +52334,7 @@ static void ckr__ds_frozen(ckr__ds *r, const ckr__rankfile *f, uint32_t d)
         if (!p) ckr__ds_bad(r, f, w.name, "a parameter of the module");
         else if (r->zero == 3 && (!ckr__ds_flat(w.value, &numel) || numel < x.end - begin))
             ckr__ds_bad(r, f, w.name, "this rank's piece of the frozen parameter");
-        else if (r->zero == 3) ckr__read_run(r->c, p->param, &x, v, (int32_t)d, false);
+        else if (r->zero == 3) ckr__read_run(r->c, p->param, NULL, &x, v, (int32_t)d, false);
         else if (v && p->param->n_pieces && !v->bytes && !v->layout &&
                  ckr__ds_same_shape(p, v->n_dims, v->shape) &&
                  v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype) !=
@@ -52372,6 +52402,25 @@ static void ckr__ds_cut_spans(ckr__ds_list *l, uint32_t d, uint32_t dp)
     l->lean = l->size;
 }
 
+static bool ckr__ds_count_one(void *n, uint32_t n_dims, const int64_t *start, const int64_t *count,
+                              const int64_t *stride, uint64_t offset)
+{
+    (void)n_dims, (void)start, (void)count, (void)stride, (void)offset;
+    ++*(uint64_t *)n;
+    return true;
+}
+
+/* How many boxes its cut by all ranks has. */
+static void ckr__ds_count(ckr__ds_param *p, uint32_t dp)
+{
+    const int64_t c = ckr__ds_piece(p->numel, dp);
+    ckr__box whole;
+    const ckr__block *b = ckr__box_block(&whole, p->param->n_dims, NULL, p->param->shape);
+    for (int64_t lo = p->n_pieces ? p->numel : 0; lo < p->numel; lo += c)
+        ckr__flat_pieces(b, lo, ckr__min_i64(lo + c, p->numel), 0, 1, ckr__ds_count_one,
+                         &p->n_pieces);
+}
+
 /* A part of flat tensors: one rank's, of one group. */
 typedef struct ckr__ds_run {
     ckr__ds_list    of;
@@ -52410,6 +52459,7 @@ static void ckr__ds_add(ckr__ds *r, ckr__ds_param *p, const ckr__part *x)
     ckr__held *h = ckr__part_add(&r->load, x);
     if (!h) return;
     if (!p->slots) p->slots = h;
+    if (!x->alone) ckr__pieces_room(r->c, h->tensor, p->n_pieces);
     h->tensor->requires_grad = !strcmp(x->slot, "master");
 }
 
@@ -52418,17 +52468,25 @@ static void ckr__ds_run_read(ckr__ds *r, const ckr__ds_run *x, const ckr_view *v
 {
     for (uint64_t i = 0; i < x->of.n_spans && !ckr__failed(r->c); i++) {
         const ckr__ds_span *s = &x->of.spans[i];
-        const ckr__extent y = { NULL, s->lo, s->hi, s->at };
         ckr__part part = ckr__ds_part(x, s->param, v);
         part.flat = true;
-        part.begin = y.begin;
-        part.end = y.end;
-        part.at = y.at;
+        part.begin = s->lo;
+        part.end = s->hi;
+        part.at = s->at;
         part.replica = s->param->stated;
         ckr__ds_add(r, s->param, &part);
-        /* rounded as it is read: with ZeRO-3 the parameter is its master in the model's dtype */
-        if ((r->zero == 3 || r->bare) && !strcmp(x->slot, "master") && !ckr__failed(r->c))
-            ckr__read_run(r->c, s->param->param, &y, v, part.rank, part.replica);
+    }
+}
+
+/* With ZeRO-3 the parameter is its master in the model's dtype, rounded as it is read. */
+static void ckr__ds_rounded(ckr__ds *r)
+{
+    for (uint64_t i = 0; i < r->params.n && (r->zero == 3 || r->bare); i++) {
+        ckr_tensor *t = r->params.list[i]->param;
+        const ckr__held *h = ckr__held_slot(r->params.list[i]->slots, "master");
+        if (!h || t->n_pieces) continue;
+        t->pieces = h->tensor->pieces;
+        t->n_pieces = h->tensor->n_pieces;
     }
 }
 
@@ -52753,6 +52811,7 @@ static void ckr__ds_flats(ckr__ds *r, ckr__ds_stage *g)
         for (uint64_t i = 0; i < l->n && !ckr__failed(r->c); i++) {
             const int64_t numel = l->items[i]->numel;
             ckr_node_i64(ckr_node_at(pads, i), &l->pad[i]);
+            if (r->zero == 3) ckr__ds_count(l->items[i], r->dp);
             if (l->pad[i] < 0 || l->pad[i] > 64 || l->total > INT64_MAX / 2 - numel)
                 ckr__ds_bad(r, g->optim[0], "param_alignment_paddings", "small numbers");
             else l->total += numel + l->pad[i];
@@ -53457,6 +53516,7 @@ static void ckr__ds_optimizers(ckr__ds *r)
         else ckr__ds_whole(r, m);
     }
     if (r->universal && !ckr__failed(r->c)) ckr__ds_uni_whole(r);
+    if (!ckr__failed(r->c)) ckr__ds_rounded(r);
 }
 
 static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
@@ -60448,7 +60508,7 @@ static bool ckr__mg_move(ckr__mg *r, const ckr__held *source, const ckr__block *
         v.big_endian = q->big_endian;
         v.bytes = (const uint8_t *)q->mem;
         v.data_offset = q->offset;
-        if (!ckr__read_run(r->c, to, &x, &v, q->rank, false)) return false;
+        if (!ckr__read_run(r->c, to, NULL, &x, &v, q->rank, false)) return false;
     }
     return n_runs > 0;
 }
@@ -64173,7 +64233,8 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_body(ckr_ckpt *k, const char *name
                                                    const int64_t *shape, const void *data)
 {
     ckr__ctx *c = &k->ctx;
-    ckr__reader r = { c, NULL, dtype, CKR_NO_FILE, -1, false, ckr__host_big_endian(), data };
+    ckr__reader r = { c, NULL, dtype, CKR_NO_FILE, -1, false, ckr__host_big_endian(), data,
+                      NULL };
     int64_t numel;
     if (!ckr__put_fits(c, name, slot, dtype, n_dims, shape, &numel)) return c->err->code;
     if (numel && !data) return ckr__put_bad(c, name, "the tensor has elements, but data is NULL");
@@ -64257,7 +64318,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_box_body(ckr_ckpt *k, const char *
 {
     ckr__ctx *c = &k->ctx;
     ckr__reader r = { c, NULL, dtype, CKR_NO_FILE, (int32_t)rank, false, ckr__host_big_endian(),
-                      data ? data : ckr__elsewhere };
+                      data ? data : ckr__elsewhere, NULL };
     ckr__box box;
     int64_t numel;
     if (!ckr__put_fits(c, name, slot, dtype, n_dims, shape, &numel)) return c->err->code;
