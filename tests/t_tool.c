@@ -462,6 +462,26 @@ static void zsh(void)
 }
 #endif
 
+/* A document and its screen are one answer: what one says the other does, and with --quiet neither
+   a line nor a blank is left of it. */
+static void answers(void)
+{
+    static const char without[] = "plan tests/data/dcp/script_numbers/ckpt --without progress";
+    char command[200];
+    shows(without, 0, "progress   starts again at 0\n");
+    snprintf(command, sizeof command, "%s --json", without);
+    shows(command, 0, "\"progress\":{\"step\":0,\"samples\":0,\"tokens\":0,\"epoch\":0}},\"mode\"");
+    snprintf(command, sizeof command, "%s --quiet", without);
+    CHECK(run(command) == 0 && !*said && !*noted);
+    CHECK(run("tree tests/data/megatron/no_impl_common.pt") == 0);
+    CHECK(strstr(said, "wandb_project: str\n") && !strstr(said, " \n"));
+    CHECK(run("rng " CKPT " --quiet") == 0 && !*said && !*noted);
+    CHECK(run("digest " CKPT " --quiet --each") == 0 && strlen(said) == 33 && said[32] == '\n');
+    CHECK(run("inspect @/none") == 4 && !*said && strstr(noted, "no such file"));
+    CHECK(run("inspect @/none --json") == 4 && !*noted);
+    CHECK(!strncmp(said, "{\"error\":{\"code\":\"CKR_E_", 24));
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -479,6 +499,7 @@ int main(int argc, char **argv)
     RUN(exported);
     RUN(rebound);
     RUN(stats);
+    RUN(answers);
     RUN(settings);
 #if !defined(_WIN32)
     RUN(man);

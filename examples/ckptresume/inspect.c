@@ -160,7 +160,7 @@ static void slot_dtypes(text *t, const slot_sum *sum)
     unsigned i, best;
     int shown;
     memcpy(of, sum->of, sizeof of);
-    for (shown = 0; left && (shown < 3 || t->verbose); shown++) {
+    for (shown = 0; left && shown < 3; shown++) {
         for (best = i = 0; i < CKR_DTYPE_COUNT_; i++) if (of[i] > of[best]) best = i;
         if (shown) text_str(t, ", ");
         if (of[best] < sum->tensors) {
