@@ -33991,6 +33991,18 @@ static void ckr__write_free(ckr__write *w)
     ckr__crew_free(&w->crew);
 }
 
+/* Can this plan be written, with these hooks? */
+static ckr_result ckr__write_may(ckr__ctx *c, const ckr_plan *p)
+{
+    if (!c->env.io.write_fn || !c->env.io.sync_fn || !c->env.io.path_fn)
+        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "env.io",
+                         "write_fn, sync_fn and path_fn are needed to write");
+    if (p->src->n_puts != p->n_puts)
+        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "plan",
+                         "something was put into the checkpoint after the plan was made");
+    return p->facts.verdict == CKR_VERDICT_REFUSED ? ckr__plan_refused(c, p) : CKR_OK;
+}
+
 static CKR__NOINLINE ckr_result ckr__plan_write_body(ckr_plan *p, const char *path,
                                                      ckr_receipt *receipt, ckr_error *err)
 {
@@ -33998,12 +34010,9 @@ static CKR__NOINLINE ckr_result ckr__plan_write_body(ckr_plan *p, const char *pa
     ckr__write w = CKR_ZERO;
     ckr_result r = ckr__ctx_init(&c, &p->ctx.env, &p->ctx.limits, err);
 
-    if (r != CKR_OK) return r;
-    if (!c.env.io.write_fn || !c.env.io.sync_fn || !c.env.io.path_fn)
-        return ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "env.io",
-                         "write_fn, sync_fn and path_fn are needed to write");
-    path = ckr__path_in(&c, path);
-    if (!path) return CKR_E_NOMEM;
+    if (r == CKR_OK) r = ckr__write_may(&c, p);
+    path = r == CKR_OK ? ckr__path_in(&c, path) : NULL;
+    if (!path) return ckr__oom(&c);
     w.c = &c;
     w.plan = p;
     size_t shift = ckr__is_step_dir(path, p->out.step_dir) ? strlen(p->out.step_dir) : 0;
@@ -34012,11 +34021,6 @@ static CKR__NOINLINE ckr_result ckr__plan_write_body(ckr_plan *p, const char *pa
     w.temp = ckr__sibling(&c, path, "ckptresume-tmp");
     const char *old = ckr__sibling(&c, path, "ckptresume-old");
     if (!w.temp || !old) r = c.err->code;
-    else if (p->src->n_puts != p->n_puts)
-        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "plan",
-                      "something was put into the checkpoint after the plan was made");
-    else if (p->facts.verdict == CKR_VERDICT_REFUSED)
-        r = ckr__plan_refused(&c, p);
     else r = ckr__stat_told(&c, ckr__output_check(&c, p, path, old));
     if (r == CKR_OK) {
         /* the temporary name for this run: what a dead one left goes, a living one is left alone */
@@ -34120,10 +34124,6 @@ static ckr_result ckr__part_may(ckr__ctx *c, const ckr_plan *p)
 {
     bool held = false;
     for (uint64_t i = 0; i < p->out.n_files; i++) held = held || p->out.files[i]->rank;
-    if (p->src->n_puts != p->n_puts)
-        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "plan",
-                         "something was put into the checkpoint after the plan was made");
-    if (p->facts.verdict == CKR_VERDICT_REFUSED) return ckr__plan_refused(c, p);
     return held ? CKR_OK
                 : ckr__fail_with(c, CKR_ITEM_PLAN_REFUSED, NULL, "plan",
                                  "ranks can write it each by itself only where ckr_ckpt_put_box "
@@ -34142,9 +34142,7 @@ static CKR__NOINLINE ckr_result ckr__plan_part_body(ckr_plan *p, const char *pat
     if (r != CKR_OK) return r;
     w.c = &c;
     w.plan = p;
-    if (!c.env.io.write_fn || !c.env.io.sync_fn || !c.env.io.path_fn)
-        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "env.io",
-                      "write_fn, sync_fn and path_fn are needed to write");
+    r = ckr__write_may(&c, p);
     if (r == CKR_OK) r = ckr__part_may(&c, p);
     if (r == CKR_OK && !end && rank >= p->target.topology.ranks)
         r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "rank",
@@ -34935,15 +34933,15 @@ static ckr_result ckr__parts_open(ckr__parts *x, const char *path, bool commit)
     ckr__ctx *c = &x->c;
     ckr__write *w = &x->w;
     ckr_plan *p = w->plan;
-    const ckr_io *io = &c->env.io;
-    if (!io->write_fn || !io->sync_fn || !io->path_fn || !io->share_fn)
+    ckr_result r = ckr__write_may(c, p);
+    if (r != CKR_OK) return r;
+    if (!c->env.io.share_fn)
         return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "env.io",
-                         "write_fn, sync_fn, path_fn and share_fn are needed to write parts");
+                         "share_fn is needed to write parts");
     if (p->src->by_hand)
         return ckr__fail_with(c, CKR_ITEM_ARG, NULL, "plan",
                               "parts are of a checkpoint in files, not of one that was put",
                               "ckr_plan_write, or ckr_plan_write_rank");
-    if (p->facts.verdict == CKR_VERDICT_REFUSED) return ckr__plan_refused(c, p);
     x->path = path = ckr__path_in(c, path);
     if (!path) return c->err->code;
     x->shift = ckr__is_step_dir(path, p->out.step_dir) ? strlen(p->out.step_dir) : 0;
@@ -34973,7 +34971,7 @@ static ckr_result ckr__parts_open(ckr__parts *x, const char *path, bool commit)
     x->head[CKR__HEAD_MAGIC] = CKR__PART_MAGIC;
     x->head[CKR__HEAD_VERSION] = CKR_VERSION;
     x->head[CKR__HEAD_PARTS] = x->of.n;
-    ckr_result r = ckr__plan_print(c, p, &x->head[CKR__HEAD_PLAN]);
+    r = ckr__plan_print(c, p, &x->head[CKR__HEAD_PLAN]);
     if (r == CKR_OK) r = ckr__inputs_print(c, p, &x->head[CKR__HEAD_INPUTS]);
     if (r == CKR_OK) r = ckr__stat_told(c, ckr__output_check(c, p, path, x->old));
     return r == CKR_OK ? ckr__temp_plan(w) : r;
