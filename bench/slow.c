@@ -101,7 +101,8 @@ int main(int argc, char **argv)
     f = ckr_plan_info(p);
     files = ckr_ckpt_files(c, &bytes);
     snprintf(text, sizeof text,
-             "5 ms a call and 100 MB/s a stream, %u streams: %u files, %.0f MiB", (unsigned)streams, (unsigned)files, (double)f->bytes_written / 1048576);
+             "5 ms a call and 100 MB/s a stream, %u streams: %u files, %.0f MiB",
+             (unsigned)streams, (unsigned)files, (double)f->bytes_written / 1048576);
     bench_head(text);
     bench_value("open and plan: calls, one after the other", (double)(opens.calls + reads.calls),
                 "", 0);
