@@ -9263,10 +9263,11 @@ static void *ckr__pk_alloc(ckr__pickle *p, size_t n)
     uint8_t *at = p->bump;
     n = (n + 7) & ~(size_t)7;
     if ((size_t)(p->bump_end - at) < n) {
-        if (n > 8192) return ckr__arena_raw(p->c, n);
-        at = (uint8_t *)ckr__arena_raw(p->c, 32768);
+        const size_t block = p->size < 2048 ? 4096 : 32768;
+        if (n > block / 4) return ckr__arena_raw(p->c, n);
+        at = (uint8_t *)ckr__arena_raw(p->c, block);
         if (!at) return NULL;
-        p->bump_end = at + 32768;
+        p->bump_end = at + block;
     }
     p->bump = at + n;
     return at;
@@ -12910,6 +12911,7 @@ typedef struct ckr__dcp {
     uint64_t       n_items, n_files;
     ckr__map       names, file_names, boxes;
     struct ckr__dcp_form *forms;       /* of slices, by their length and shape             */
+    struct ckr__dcp_value *values;     /* of small objects, by their bytes                 */
     uint8_t       *window;             /* for the bytes of one                             */
     uint32_t       n_ranks;            /* metadata files of single ranks; 0: one for all   */
     bool           planned;            /* the names' paths are known                       */
@@ -14900,12 +14902,61 @@ static ckr_result ckr__dcp_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
     return r;
 }
 
+/* Optimizers' keys are an item for each parameter and mostly a few values: slices of the same bytes
+   are read once. */
+#define CKR__DCP_VALUES 64u
+typedef struct ckr__dcp_value {
+    uint64_t       length;
+    const uint8_t *bytes;
+    ckr_node      *root;       /* NULL: none yet                                         */
+} ckr__dcp_value;
+
+/* A value that nobody changes, without anything in it that could be met twice. */
+static bool ckr__dcp_is_value(const ckr_node *n)
+{
+    if (n->attrs) return false;
+    if (n->kind != CKR_NODE_TUPLE && n->kind != CKR_NODE_LIST) return n->kind <= CKR_NODE_STR;
+    for (uint64_t i = 0; i < n->count; i++)
+        if (n->u.items[i]->kind > CKR_NODE_STR || n->u.items[i]->attrs) return false;
+    return true;
+}
+
+/* The place of a small slice's value, by its bytes in the window; NULL: it has none. */
+static ckr__dcp_value *ckr__dcp_value_of(ckr__dcp *d, const ckr__dcp_chunk *k)
+{
+    uint8_t *bytes = ckr__dcp_window(d);
+    uint32_t file;
+    if (!d->values) d->values = CKR__NEW_N(d->c, ckr__dcp_value, CKR__DCP_VALUES);
+    if (!bytes || !d->values || k->length > CKR__DCP_WHOLE || d->files[k->file].transform ||
+        ckr__dcp_file_of(d, k->file, &file) != CKR_OK ||
+        ckr__file_read(d->c, file, k->offset, bytes, (size_t)k->length) != CKR_OK)
+        return NULL;
+    return &d->values[ckr__hash_keyed(0, (const char *)bytes, (size_t)k->length, 0) %
+                      CKR__DCP_VALUES];
+}
+
 /* An item that is no tensor, in the context's arena. */
 static ckr_result ckr__dcp_object(ckr__dcp *d, const ckr__dcp_item *x, ckr_node **out)
 {
     if (!x->bytes || !x->n_chunks)
         return ckr__dcp_fail(d, CKR_ITEM_DCP_SLICE, NULL, x->fqn, "no object");
-    return ckr__dcp_slice(d, x, &x->chunks[0], d->c, out);
+    const ckr__dcp_chunk *k = &x->chunks[0];
+    ckr__dcp_value *v = ckr__dcp_value_of(d, k);
+    if (ckr__failed(d->c)) return d->c->err->code;
+    if (v && v->root && v->length == k->length &&
+        !memcmp(v->bytes, d->window, (size_t)k->length)) {
+        if (!ckr__slice_note(d->c, d->files[k->file].file, k->offset, k->length))
+            return ckr__oom(d->c);
+        *out = CKR__DUP(d->c, ckr_node, v->root, 1);
+        if (*out) (*out)->id = ++d->c->n_nodes;
+        return d->c->err->code;
+    }
+    const ckr_result r = ckr__dcp_slice(d, x, k, d->c, out);
+    if (r != CKR_OK || !v || !ckr__dcp_is_value(*out)) return r;
+    v->length = k->length;
+    v->bytes = CKR__DUP(d->c, uint8_t, d->window, k->length);
+    v->root = v->bytes ? *out : NULL;
+    return d->c->err->code;
 }
 
 /* >>dcp.open ------------------------------------------------------------------ */
@@ -24756,10 +24807,14 @@ typedef struct ckr__out_file {
     ckr_entry  **entries;      /* every ENTRY of root, in the order of appearance       */
     uint64_t     n_entries;
     struct ckr__out_file **parts;      /* DCP: torch archives, one behind the other      */
-    uint64_t     n_parts, at, size;    /* of a part: where it lies in its file, once that
-                                          has an image                                   */
+    uint64_t     n_parts, order;       /* of a part: its place among those of all files  */
+    uint64_t     at, size;     /* bytes, once the plan is made; of a part: where it lies    */
+    uint64_t     need;         /* what its writer needs besides, about                     */
     const struct ckr__out_index *index;        /* DCP: what lies where in such files     */
-    void        *image;        /* of the container writer                               */
+    const struct ckr__out_index *cuts; /* DCP: whose even cuts it has parts of, besides `parts`;
+                                          those of which rank                            */
+    uint32_t     cut_rank;
+    void        *image;        /* of the container writer, while the file is written      */
 } ckr__out_file;
 
 /* What torch.distributed.checkpoint's metadata says. Files that have an index come behind those
@@ -24768,6 +24823,19 @@ typedef struct ckr__out_chunk {
     const int64_t *start, *count;
     ckr__out_file *file, *part;
 } ckr__out_chunk;
+
+/* Of a tensor that is cut evenly along axis 0: one chunk for each rank from `first` on. No list of
+   boxes, parts and entries: they are made while their file is written. */
+typedef struct ckr__out_cut {
+    const ckr_tensor *tensor;          /* NULL: zeros                                    */
+    ckr__out_file   **files;           /* by rank                                        */
+    int64_t           rows;            /* of a chunk, but for the last                    */
+    uint64_t         *at;              /* of each chunk: where its part lies              */
+    uint64_t          size[2], need[2], order;         /* of a part, and of the last one; 0: not
+                                                          known yet                      */
+    uint32_t          first;
+    bool              replica;
+} ckr__out_cut;
 typedef struct ckr__out_item {
     const char          *fqn;
     const ckr__dcp_part *path;         /* NULL: fqn alone                                */
@@ -24776,10 +24844,16 @@ typedef struct ckr__out_item {
     uint8_t              strides;      /* as of ckr__dcp_item                            */
     ckr_dtype            dtype;
     const int64_t       *shape;
-    ckr__out_chunk      *chunks;
+    ckr__out_chunk      *chunks;       /* NULL: `cut` tells                              */
     uint64_t             n_chunks;
+    ckr__out_cut        *cut;
 } ckr__out_item;
-typedef struct ckr__out_index { ckr__out_item **items; uint64_t n_items; } ckr__out_index;
+typedef struct ckr__out_index {
+    ckr__out_item **items;
+    uint64_t        n_items;
+    ckr__out_item **cuts;              /* those that have one, in the order of their parts  */
+    uint64_t        n_cuts, n_parts;   /* and how many parts and cuts there are             */
+} ckr__out_index;
 
 typedef struct ckr__out {
     ckr__ctx       *c;
@@ -24903,7 +24977,7 @@ static ckr_result ckr__out_buf(ckr__out *o, const char *path, ckr__buf *b)
     return ckr__out_text(o, path, copy, n);
 }
 
-/* One more archive in a file of several. Its entries become the file's when it is complete. */
+/* One more archive in a file of several. */
 static ckr__out_file *ckr__out_part_add(ckr__ctx *c, ckr__out_file *f)
 {
     ckr__out_file *p = CKR__NEW(c, ckr__out_file);
@@ -24914,11 +24988,132 @@ static ckr__out_file *ckr__out_part_add(ckr__ctx *c, ckr__out_file *f)
     return ckr__failed(c) ? NULL : p;
 }
 
-static bool ckr__out_part_done(ckr__ctx *c, ckr__out_file *f, const ckr__out_file *part)
+/* Where chunk k of an even cut begins, and its size. */
+static void ckr__cut_box(const ckr__out_item *x, uint64_t k, int64_t *start, int64_t *count)
 {
-    for (uint64_t i = 0; i < part->n_entries; i++)
-        *CKR__PUSH(ckr_entry *, c, f->entries, f->n_entries) = part->entries[i];
-    return !ckr__failed(c);
+    for (uint32_t d = 0; d < x->n_dims; d++) {
+        start[d] = d ? 0 : (int64_t)k * x->cut->rows;
+        count[d] = d ? x->shape[d] : ckr__min_i64(x->cut->rows, x->shape[0] - start[0]);
+    }
+}
+
+/* The parts of a file in their order: listed ones, and those of even cuts. */
+typedef struct ckr__walk_parts {
+    const ckr__out_file *f;
+    uint64_t             own, cut;
+    ckr__out_file       *part;         /* a listed one; NULL: chunk `k` of `item`        */
+    const ckr__out_item *item;
+    uint64_t             k;
+} ckr__walk_parts;
+
+static ckr__walk_parts ckr__walk_parts_of(const ckr__out_file *f)
+{
+    ckr__walk_parts w = CKR_ZERO;
+    w.f = f;
+    return w;
+}
+
+static bool ckr__walk_parts_next(ckr__walk_parts *w)
+{
+    const ckr__out_index *cuts = w->f->cuts;
+    const uint32_t rank = w->f->cut_rank;
+    w->part = w->own < w->f->n_parts ? w->f->parts[w->own] : NULL;
+    for (; cuts && w->cut < cuts->n_cuts; w->cut++) {
+        w->item = cuts->cuts[w->cut];
+        if (w->part && w->part->order < w->item->cut->order) break;
+        if (rank < w->item->cut->first || rank - w->item->cut->first >= w->item->n_chunks) continue;
+        w->part = NULL;
+        w->k = rank - w->item->cut->first;
+        w->cut++;
+        return true;
+    }
+    if (w->part) w->own++;
+    return w->part != NULL;
+}
+
+/* The entries of a file in their order; one of an even cut stands for what will be made, and only
+   until the next. */
+typedef struct ckr__entries {
+    ckr__walk_parts parts;
+    ckr__out_file *of;         /* whose listed entries come now                          */
+    uint64_t   i;
+    ckr_entry  entry;
+    ckr__bind  bind;
+    int64_t    v[3][CKR_MAX_DIMS];
+} ckr__entries;
+
+static ckr__entries ckr__entries_of(const ckr__out_file *f)
+{
+    ckr__entries w;
+    memset(&w, 0, sizeof w);
+    w.parts = ckr__walk_parts_of(f);
+    if (!f->parts && !f->cuts) w.of = (ckr__out_file *)(uintptr_t)f;
+    return w;
+}
+
+static ckr_entry *ckr__entry_of_cut(ckr__entries *w)
+{
+    const ckr__out_item *x = w->parts.item;
+    int64_t numel = 1, step = (int64_t)ckr_dtype_size(x->dtype);
+    ckr__cut_box(x, w->parts.k, w->v[0], w->v[1]);
+    for (uint32_t d = x->n_dims; d-- > 0; step *= w->v[1][d]) {
+        w->v[2][d] = step;
+        numel *= w->v[1][d];
+    }
+    w->entry.dtype = x->dtype;
+    w->entry.n_dims = x->n_dims;
+    w->entry.shape = w->v[1];
+    w->entry.name = x->fqn;
+    w->entry.n_bytes = (uint64_t)step;
+    w->entry.binds = &w->bind;
+    w->entry.n_binds = x->cut->tensor && numel;
+    w->bind.tensor = x->cut->tensor;
+    w->bind.piece.n_dims = x->n_dims;
+    w->bind.piece.start = w->v[0];
+    w->bind.piece.count = w->v[1];
+    w->bind.piece.stride = w->v[2];
+    w->bind.piece.dtype = x->dtype;
+    w->bind.piece.file = CKR_NO_FILE;
+    w->bind.piece.replica = x->cut->replica;
+    return &w->entry;
+}
+
+static ckr_entry *ckr__entries_next(ckr__entries *w)
+{
+    while (!w->of || w->i == w->of->n_entries) {
+        if ((w->of && w->of == w->parts.f) || !ckr__walk_parts_next(&w->parts)) return NULL;
+        w->i = 0;
+        w->of = w->parts.part;
+        if (!w->of) return ckr__entry_of_cut(w);
+    }
+    return w->of->entries[w->i++];
+}
+
+/* Every bind of the output, with its entry, in the order of files. */
+typedef struct ckr__binds {
+    const ckr__out  *o;
+    uint64_t         file, i;
+    const ckr_entry *e;
+    ckr__entries     entries;
+} ckr__binds;
+
+static ckr__binds ckr__binds_of(const ckr__out *o)
+{
+    ckr__binds w;
+    memset(&w, 0, sizeof w);
+    w.o = o;
+    return w;
+}
+
+static const ckr__bind *ckr__binds_next(ckr__binds *w)
+{
+    while (!w->e || w->i == w->e->n_binds) {
+        if (!w->e && w->file == w->o->n_files) return NULL;
+        if (!w->e) w->entries = ckr__entries_of(w->o->files[w->file++]);
+        w->e = ckr__entries_next(&w->entries);
+        w->i = 0;
+    }
+    return &w->e->binds[w->i++];
 }
 
 /* An ENTRY node for the file's tree. NULL sets the error (also when the size overflows). */
@@ -25126,9 +25321,10 @@ static void ckr__bind_unmake(ckr__out *o, ckr_entry *e, const ckr__made *m, cons
 static void ckr__out_unmake(ckr__out *o)
 {
     uint64_t b;
-    for (uint64_t i = 0; i < o->n_files && o->n_made; i++)
-        for (uint64_t k = 0; k < o->files[i]->n_entries && !ckr__failed(o->c); k++) {
-            ckr_entry *e = o->files[i]->entries[k];
+    ckr_entry *e;
+    for (uint64_t i = 0; i < o->n_files && o->n_made; i++) {
+        ckr__entries w = ckr__entries_of(o->files[i]);
+        while ((e = ckr__entries_next(&w)) != NULL && !ckr__failed(o->c)) {
             ckr__bind *was = e->binds;
             uint64_t n = e->n_binds;
             for (b = 0; b < n && !ckr__made_of(o, was[b].tensor); b++) {}
@@ -25141,6 +25337,7 @@ static void ckr__out_unmake(ckr__out *o)
                 else *CKR__PUSH_FEW(ckr__bind, o->c, e->binds, e->n_binds) = was[b];
             }
         }
+    }
 }
 
 /* What keeps a tensor from being taken as a strided array ("a tensor that is ..."), or NULL. */
@@ -28297,6 +28494,32 @@ static void ckr__index_properties(ckr__pickler *p, const ckr__out_item *x)
     ckr__pickler_op(p, "tb");
 }
 
+/* A chunk, listed or of an even cut. */
+typedef struct ckr__index_chunk {
+    int64_t     start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
+    const char *path;
+    uint64_t    at, size;
+} ckr__index_chunk;
+
+static ckr__index_chunk ckr__index_chunk_of(const ckr__out_item *x, uint64_t i)
+{
+    const ckr__out_chunk *k = x->chunks ? &x->chunks[i] : NULL;
+    ckr__index_chunk y = CKR_ZERO;
+    if (!k) {
+        ckr__cut_box(x, i, y.start, y.count);
+        y.path = x->cut->files[x->cut->first + i]->path;
+        y.at = x->cut->at[i];
+        y.size = x->cut->size[i + 1 == x->n_chunks];
+        return y;
+    }
+    if (x->n_dims) memcpy(y.start, k->start, x->n_dims * sizeof *y.start);
+    if (x->n_dims) memcpy(y.count, k->count, x->n_dims * sizeof *y.count);
+    y.path = k->file->path;
+    y.at = k->part->at;
+    y.size = k->part->size;
+    return y;
+}
+
 static void ckr__index_tensor(ckr__pickler *p, const ckr__out_item *x)
 {
     ckr__index_begin(p, CKR__DCP_CLASSES, "TensorStorageMetadata");
@@ -28307,21 +28530,44 @@ static void ckr__index_tensor(ckr__pickler *p, const ckr__out_item *x)
     ckr__pickler_word(p, "chunks");
     ckr__pickler_op(p, "](");
     for (uint64_t i = 0; i < x->n_chunks; i++) {
+        const ckr__index_chunk k = ckr__index_chunk_of(x, i);
         ckr__index_begin(p, CKR__DCP_CLASSES, "ChunkStorageMetadata");
         ckr__pickler_word(p, "offsets");
-        ckr__index_size(p, x->n_dims, x->chunks[i].start);
+        ckr__index_size(p, x->n_dims, k.start);
         ckr__pickler_word(p, "sizes");
-        ckr__index_size(p, x->n_dims, x->chunks[i].count);
+        ckr__index_size(p, x->n_dims, k.count);
         ckr__pickler_op(p, "ub");
     }
     ckr__pickler_op(p, "eub");
 }
 
-static void ckr__index_state(ckr__pickler *p, const ckr__out_index *x)
+/* Of a large model it is a gigabyte: it leaves the pickler in parts, which become segments, or are
+   only counted. */
+#define CKR__INDEX_PART ((size_t)1 << 20)
+
+typedef struct ckr__index_out {
+    ckr__pickler w;
+    ckr__packer *p;            /* NULL: only counted                                     */
+    uint64_t     size;
+} ckr__index_out;
+
+/* What has gathered, from `least` bytes on. */
+static void ckr__index_flush(ckr__index_out *o, size_t least)
 {
+    if (o->w.out.size < least || o->w.out.failed) return;
+    o->size += o->w.out.size;
+    if (o->p) ckr__buf_put(&o->p->lit, o->w.out.data, o->w.out.size);
+    if (o->p) ckr__pack_flush(o->p);
+    o->w.out.size = 0;
+}
+
+static void ckr__index_state(ckr__index_out *o, const ckr__out_index *x)
+{
+    ckr__pickler *p = &o->w;
     ckr__pickler_word(p, "state_dict_metadata");
     ckr__pickler_op(p, "}(");
     for (uint64_t i = 0; i < x->n_items; i++) {
+        ckr__index_flush(o, CKR__INDEX_PART);
         ckr__pickler_word(p, x->items[i]->fqn);
         if (!x->items[i]->bytes) {
             ckr__index_tensor(p, x->items[i]);
@@ -28333,12 +28579,14 @@ static void ckr__index_state(ckr__pickler *p, const ckr__out_index *x)
     ckr__pickler_op(p, "u");
 }
 
-static void ckr__index_planner(ckr__pickler *p, const ckr__out_index *x)
+static void ckr__index_planner(ckr__index_out *o, const ckr__out_index *x)
 {
+    ckr__pickler *p = &o->w;
     ckr__pickler_word(p, "planner_data");
     ckr__pickler_op(p, "}(");
     for (uint64_t i = 0; i < x->n_items; i++) {
         const ckr__out_item *it = x->items[i];
+        ckr__index_flush(o, CKR__INDEX_PART);
         ckr__pickler_word(p, it->fqn);
         ckr__pickler_op(p, "(");
         if (!it->path) ckr__pickler_word(p, it->fqn);
@@ -28353,7 +28601,7 @@ static void ckr__index_planner(ckr__pickler *p, const ckr__out_index *x)
 
 static void ckr__index_place(ckr__pickler *p, const ckr__out_item *x, uint64_t i)
 {
-    const ckr__out_chunk *k = &x->chunks[i];
+    const ckr__index_chunk k = ckr__index_chunk_of(x, i);
     ckr__index_begin(p, CKR__DCP_CLASSES, "MetadataIndex");
     ckr__pickler_word(p, "fqn");
     ckr__pickler_word(p, x->fqn);
@@ -28363,37 +28611,48 @@ static void ckr__index_place(ckr__pickler *p, const ckr__out_item *x, uint64_t i
     } else {
         ckr__pickler_int(p, (int64_t)i);
         ckr__pickler_word(p, "offset");
-        ckr__index_size(p, x->n_dims, k->start);
+        ckr__index_size(p, x->n_dims, k.start);
     }
     ckr__pickler_op(p, "ub");
     ckr__index_begin(p, "torch.distributed.checkpoint.filesystem", "_StorageInfo");
     ckr__pickler_word(p, "relative_path");
-    ckr__pickler_word(p, ckr__base(k->file->path));
+    ckr__pickler_word(p, ckr__base(k.path));
     ckr__pickler_word(p, "offset");
-    ckr__pickler_int(p, (int64_t)k->part->at);
+    ckr__pickler_int(p, (int64_t)k.at);
     ckr__pickler_word(p, "length");
-    ckr__pickler_int(p, (int64_t)k->part->size);
+    ckr__pickler_int(p, (int64_t)k.size);
     ckr__pickler_op(p, "ub");
+}
+
+/* `p` NULL: only its size. */
+static ckr_result ckr__index_put(ckr__ctx *c, ckr__out_file *f, ckr__packer *p, uint64_t *size)
+{
+    const ckr__out_index *x = f->index;
+    ckr__index_out o = { ckr__pickler_begin(c, f), p, 0 };
+    ckr__index_begin(&o.w, CKR__DCP_CLASSES, "Metadata");
+    ckr__index_state(&o, x);
+    ckr__index_planner(&o, x);
+    ckr__pickler_word(&o.w, "storage_data");
+    ckr__pickler_op(&o.w, "}(");
+    for (uint64_t i = 0; i < x->n_items; i++)
+        for (uint64_t k = 0; k < x->items[i]->n_chunks; k++) {
+            ckr__index_place(&o.w, x->items[i], k);
+            ckr__index_flush(&o, CKR__INDEX_PART);
+        }
+    ckr__pickler_op(&o.w, "uub.");
+    ckr__index_flush(&o, 0);
+    const ckr_result r = ckr__pickler_end(&o.w);
+    ckr__buf_free(&o.w.out);
+    *size = o.size;
+    return r;
 }
 
 static void ckr__pack_index(ckr__packer *p)
 {
-    const ckr__out_index *x = p->f->index;
-    ckr__pickler w = ckr__pickler_begin(p->c, p->f);
-    ckr__index_begin(&w, CKR__DCP_CLASSES, "Metadata");
-    ckr__index_state(&w, x);
-    ckr__index_planner(&w, x);
-    ckr__pickler_word(&w, "storage_data");
-    ckr__pickler_op(&w, "}(");
-    for (uint64_t i = 0; i < x->n_items; i++)
-        for (uint64_t k = 0; k < x->items[i]->n_chunks; k++) ckr__index_place(&w, x->items[i], k);
-    ckr__pickler_op(&w, "uub.");
-    if (ckr__pickler_end(&w) == CKR_OK) {
-        ckr__buf_put(&p->lit, w.out.data, w.out.size);
-        ckr__pack_segs(p, 1);
-        ckr__pack_flush(p);
-    }
-    ckr__buf_free(&w.out);
+    uint64_t size = p->f->size;
+    if (!size && ckr__index_put(p->c, p->f, NULL, &size) != CKR_OK) return;
+    ckr__pack_segs(p, size / CKR__INDEX_PART + 1);
+    if (!ckr__failed(p->c)) ckr__index_put(p->c, p->f, p, &size);
 }
 
 CKR__COLD_END
@@ -28473,6 +28732,13 @@ static void ckr__axes_merge(ckr__axes *x)
     x->n = n;
 }
 
+/* Can it be read? What is sealed is there and cannot. */
+static bool ckr__piece_there(ckr__ctx *c, const ckr_tensor *t, const ckr_piece *p)
+{
+    return p->file != CKR_NO_FILE || p->mem ||
+           ckr__fail(c->err, CKR_ITEM_DCP_TRANSFORM, NULL, CKR_NO_OFFSET, t->name, NULL) == CKR_OK;
+}
+
 /* The op over box [start, start + count) of the tensor. pb and pd may be NULL. */
 static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const int64_t *start,
                          const int64_t *count, const ckr_piece *pa, const ckr_piece *pb,
@@ -28485,10 +28751,7 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
     int64_t eb = pb ? (int64_t)ckr_dtype_size(pb->dtype) : el,
             ed = pd ? (int64_t)ckr_dtype_size(pd->dtype) : el;
 
-    if (pa->file == CKR_NO_FILE && !pa->mem && pa != pd) {     /* it is there, not readable */
-        ckr__fail(c->err, CKR_ITEM_DCP_TRANSFORM, NULL, CKR_NO_OFFSET, t->name, NULL);
-        return false;
-    }
+    if (pa != pd && !ckr__piece_there(c, t, pa)) return false;
     memset(op, 0, sizeof *op);
     x.n = t->n_dims;
     x.count = x.s[4];
@@ -31553,6 +31816,14 @@ typedef enum ckr__plan_depth {
     CKR__PLAN_DECIDED = 0, CKR__PLAN_TRIED, CKR__PLAN_WHOLE
 } ckr__plan_depth;
 
+/* Pieces that were found wrong, and the copy of the same box that is taken instead. */
+typedef struct ckr__swap { const ckr_piece *from, *to; } ckr__swap;
+typedef struct ckr__swaps {
+    ckr__swap  *list;
+    uint64_t    n;
+    const bool *whole;         /* by index: the tensor goes into the output as itself, too */
+} ckr__swaps;
+
 struct ckr_plan {
     ckr__ctx        ctx;
     const ckr_ckpt *src;
@@ -31566,6 +31837,8 @@ struct ckr_plan {
     ckr__rng_result rng;       /* streams of the coming run; lineage goes into the side file */
     ckr_target      asked;     /* as given                                               */
     ckr__plan_depth depth;
+    ckr__swaps      swaps;     /* pieces that were found wrong                           */
+    int8_t         *sorted;    /* of each of the source's tensors: see ckr__pieces_axis    */
 };
 
 /* >>plan.rng ------------------------------------------------------------------ */
@@ -31801,15 +32074,11 @@ CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t ran
 
 /* What an entry needs: ops that fill it, and the same region as the destination sees it, from which
    the digest of the written bytes is computed independently of the ops. */
-typedef struct ckr__fill { ckr__op *ops, *seen; uint64_t n_ops, n_seen; bool zero; } ckr__fill;
-
-/* Pieces that were found wrong, and the copy of the same box that is taken instead. */
-typedef struct ckr__swap { const ckr_piece *from, *to; } ckr__swap;
-typedef struct ckr__swaps {
-    ckr__swap  *list;
-    uint64_t    n;
-    const bool *whole;         /* by index: the tensor goes into the output as itself, too */
-} ckr__swaps;
+typedef struct ckr__fill {
+    ckr__op *ops, *seen;
+    uint64_t n_ops, n_seen, n_bytes;   /* bytes that the ops read                        */
+    bool     zero, counted;    /* counted: ops are not made                              */
+} ckr__fill;
 
 static int64_t ckr__box_volume(uint32_t n, const int64_t *count)
 {
@@ -31838,22 +32107,66 @@ static void ckr__op_logical(ckr__op *op, ckr_dtype dtype)
     op->logical = dtype;
 }
 
+/* Pieces of one tensor lie mostly in the order of an axis: neither where they begin nor where they
+   end comes before that of an earlier one. Which axis; -1: none. */
+static int8_t ckr__pieces_axis(const ckr_tensor *t)
+{
+    for (uint32_t d = 0; d < t->n_dims; d++) {
+        const ckr_piece *p = t->pieces;
+        uint32_t i = 1;
+        for (; i < t->n_pieces; i++, p++)
+            if (p[1].start[d] < p->start[d] ||
+                p[1].start[d] + p[1].count[d] < p->start[d] + p->count[d])
+                break;
+        if (i >= t->n_pieces) return (int8_t)d;
+    }
+    return -1;
+}
+
+/* The pieces that may meet a box: from *first to the one before the result. */
+static uint32_t ckr__pieces_near(const ckr_plan *p, const ckr_tensor *t, const int64_t *start,
+                                 const int64_t *count, uint32_t *first)
+{
+    const ckr_state *s = &p->src->state;
+    uint32_t hi = t->n_pieces, lo = 0;
+    *first = 0;
+    if (hi < 8 || t->index >= s->n_tensors || s->tensors[t->index] != t ||
+        p->sorted[t->index] < 0)
+        return hi;
+    const int8_t d = p->sorted[t->index];
+    while (lo < hi) {
+        const uint32_t mid = lo + (hi - lo) / 2;
+        if (t->pieces[mid].start[d] + t->pieces[mid].count[d] <= start[d]) lo = mid + 1;
+        else hi = mid;
+    }
+    *first = lo;
+    for (hi = t->n_pieces; lo < hi;) {
+        const uint32_t mid = lo + (hi - lo) / 2;
+        if (t->pieces[mid].start[d] < start[d] + count[d]) lo = mid + 1;
+        else hi = mid;
+    }
+    return hi;
+}
+
 /* The ops of one bind. What lies outside the tensor's logical shape is padding and stays zero; what
    lies inside and in no piece is a hole. */
-static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, const ckr__bind *b,
-                                 const ckr__swaps *swaps, int64_t *volume)
+static ckr_result ckr__fill_bind(ckr__ctx *c, const ckr_plan *plan, ckr__fill *f,
+                                 const ckr_entry *e, const ckr__bind *b, int64_t *volume)
 {
     const ckr_tensor *t = b->tensor;
+    const ckr__swaps *swaps = &plan->swaps;
     int64_t zero[CKR_MAX_DIMS] = CKR_ZERO, start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], got = 0;
     int64_t in_start[CKR_MAX_DIMS], in_count[CKR_MAX_DIMS];
     uint64_t k;
+    uint32_t i;
     ckr__op op;
 
     if (!ckr__box_meet(t->n_dims, b->piece.start, b->piece.count, zero, t->shape, in_start,
                        in_count))
         return CKR_OK;
     int64_t want = ckr__box_volume(t->n_dims, in_count);
-    for (uint32_t i = 0; i < t->n_pieces; i++) {
+    const uint32_t end = ckr__pieces_near(plan, t, in_start, in_count, &i);
+    for (; i < end; i++) {
         const ckr_piece *p = &t->pieces[i];
         if (p->replica ||
             !ckr__box_meet(t->n_dims, in_start, in_count, p->start, p->count, start, count))
@@ -31864,9 +32177,16 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
                              ckr_dtype_name(e->dtype));
         for (k = 0; k < swaps->n && swaps->list[k].from != p;) k++;
         if (k < swaps->n) p = swaps->list[k].to;
+        if (!ckr__piece_there(c, t, p)) return c->err->code;
+        const int64_t n = ckr__box_volume(t->n_dims, count);
+        got += n;
+        f->n_bytes += (uint64_t)n * ckr_dtype_size(p->dtype);
+        if (f->counted) {
+            f->n_ops++;
+            continue;
+        }
         if (!ckr__op_make(c, &op, t, start, count, p, NULL, &b->piece)) return c->err->code;
         op.no_sum = b->piece.replica || (b->as && swaps->whole[t->index]);
-        got += ckr__box_volume(t->n_dims, count);
         *CKR__PUSH_FEW(ckr__op, c, f->ops, f->n_ops) = op;
     }
     if (got != want)
@@ -31874,8 +32194,8 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
                          "%s: %lld of %lld elements of a box are in no file", t->slot,
                          (long long)(want - got), (long long)want);
     *volume += got;
-    if (b->piece.replica || !t->slot[0]) return c->err->code;
-    for (uint32_t i = 0; i < (b->also ? 2 : 1); i++) {
+    if (b->piece.replica || !t->slot[0] || f->counted) return c->err->code;
+    for (i = 0; i < (b->also ? 2 : 1); i++) {
         if (!ckr__op_make(c, &op, i ? b->also : b->as ? b->as : t, in_start, in_count, &b->piece,
                           NULL, &b->piece))
             return c->err->code;
@@ -32032,12 +32352,10 @@ static bool *ckr__plan_bound(ckr_plan *p, const ckr_state *s)
 {
     bool *bound = CKR__NEW_N(&p->ctx, bool, s->n_tensors);
     ckr__map masters = { &p->ctx, NULL, 0, 0 };
-    for (uint64_t i = 0; bound && i < p->out.n_files; i++)
-        for (uint64_t k = 0; k < p->out.files[i]->n_entries; k++)
-            for (uint64_t m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
-                const ckr_tensor *t = p->out.files[i]->entries[k]->binds[m].tensor;
-                if (t->slot[0] && t->index < s->n_tensors) bound[t->index] = true;
-            }
+    ckr__binds w = ckr__binds_of(&p->out);
+    const ckr__bind *b;
+    while (bound && (b = ckr__binds_next(&w)) != NULL)
+        if (b->tensor->slot[0] && b->tensor->index < s->n_tensors) bound[b->tensor->index] = true;
     for (uint64_t i = 0; bound && i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
         if (bound[i] && !strcmp(t->slot, "master"))
@@ -32169,51 +32487,253 @@ typedef struct ckr__win {      /* one task: bytes [begin, end) of an output file
     uint64_t len[2];
 } ckr__win;
 
-/* The most windows of any batch of files; each may be shorter by less than an element. */
-static uint64_t ckr__wins_most(const ckr__out *out, uint64_t window)
+#define CKR__READY ((uint64_t)128 << 20)       /* what their writers need, about             */
+
+/* How many files from number i on are written at a time. */
+static uint64_t ckr__plan_batch(const ckr_plan *p, uint64_t i)
 {
-    uint64_t n = 0, most = 0;
-    for (uint64_t i = 0; i < out->n_files; i++) {
-        if (i % CKR__BATCH == 0) n = 0;
-        n += ((const ckr__image *)out->files[i]->image)->size / (window - 15) + 1;
-        if (n > most) most = n;
+    uint64_t n = 0, need = 0;
+    for (; i < p->out.n_files && n < CKR__BATCH; i++, n++) {
+        need += p->out.files[i]->need;
+        if (n && need > CKR__READY) break;
+    }
+    return n;
+}
+
+/* The most windows of any batch of files, each of which may be shorter by less than an element; and
+   the most that a batch needs. */
+static uint64_t ckr__wins_most(const ckr_plan *p, uint64_t window, uint64_t *need)
+{
+    uint64_t most = 0;
+    *need = 0;
+    for (uint64_t i = 0, n; i < p->out.n_files; i += n) {
+        uint64_t wins = 0, bytes = 0;
+        n = ckr__plan_batch(p, i);
+        for (uint64_t k = i; k < i + n; k++) {
+            wins += p->out.files[k]->size / (window - 15) + 1;
+            bytes += p->out.files[k]->need;
+        }
+        if (wins > most) most = wins;
+        if (bytes > *need) *need = bytes;
     }
     return most;
 }
 
-/* Images, and sums for the report: bytes and copies of every file, and the peak of a run with these
-   lanes. */
+/* An entry's ops, or their number. */
+static ckr_result ckr__fill_entry(ckr__ctx *c, const ckr_plan *p, ckr_entry *e, ckr__fill *f)
+{
+    ckr_result r = CKR_OK;
+    int64_t volume = 0;
+    for (uint64_t m = 0; m < e->n_binds && r == CKR_OK; m++)
+        r = ckr__fill_bind(c, p, f, e, &e->binds[m], &volume);
+    f->zero = (uint64_t)volume * ckr_dtype_size(e->dtype) < e->n_bytes;
+    return r;
+}
+
+/* A context whose arena is its own, for what goes before the call ends. */
+static ckr__ctx ckr__ctx_aside(const ckr__ctx *c)
+{
+    ckr__ctx x = *c;
+    x.chunks = NULL;
+    return x;
+}
+
+/* The part of an even cut's chunk k, with entry and bind. NULL sets the error. */
+static ckr__out_file *ckr__cut_part(ckr__ctx *c, const ckr__out_item *x, uint64_t k)
+{
+    const ckr__out_cut *cut = x->cut;
+    ckr__out_file *part = CKR__NEW(c, ckr__out_file);
+    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], numel;
+    ckr__box box;
+    if (!part) return NULL;
+    part->path = "archive";
+    part->format = CKR_FORMAT_TORCH_ZIP;
+    ckr__cut_box(x, k, start, count);
+    part->root = ckr__entry_new(c, part, x->fqn, x->dtype, x->n_dims, count);
+    if (!part->root || !ckr__numel(x->n_dims, count, &numel)) return NULL;
+    return !cut->tensor || ckr__bind_flat(c, part->root->u.entry, cut->tensor, cut->replica,
+                                          ckr__box_block(&box, x->n_dims, start, count), 0,
+                                          numel, 0)
+               ? part
+               : NULL;
+}
+
+/* Entries and parts of a file are all there, in the arena of `c`, where even cuts have some. */
+static bool ckr__plan_parts(ckr__ctx *c, ckr__out_file *f)
+{
+    ckr__walk_parts w = ckr__walk_parts_of(f);
+    ckr__out_file **parts = NULL;
+    ckr_entry **entries = NULL;
+    uint64_t n = 0, n_entries = 0;
+    if (!f->parts && !f->cuts) return true;
+    while (ckr__walk_parts_next(&w) && !ckr__failed(c)) {
+        ckr__out_file *part = w.part ? w.part : ckr__cut_part(c, w.item, w.k);
+        *CKR__PUSH(ckr__out_file *, c, parts, n) = part;
+        for (uint64_t i = 0; part && i < part->n_entries; i++)
+            *CKR__PUSH(ckr_entry *, c, entries, n_entries) = part->entries[i];
+    }
+    f->parts = parts;
+    f->n_parts = n;
+    f->entries = entries;
+    f->n_entries = n_entries;
+    f->cuts = NULL;
+    return !ckr__failed(c);
+}
+
+/* What only the writer of a file needs, in the arena of `c`: its parts, its image and, with `ops`,
+   those of each entry. */
+static ckr_result ckr__file_ready(ckr__ctx *c, const ckr_plan *p, ckr__out_file *f, bool ops)
+{
+    ckr__image *image;
+    if (!ckr__plan_parts(c, f)) return ckr__oom(c);
+    for (uint64_t k = 0; ops && k < f->n_entries; k++) {
+        ckr__fill *fill = CKR__NEW(c, ckr__fill);
+        if (!fill) return c->err->code;
+        f->entries[k]->ops = fill;
+        const ckr_result r = ckr__fill_entry(c, p, f->entries[k], fill);
+        if (r != CKR_OK) return r;
+    }
+    return ckr__image_make(c, f, &image) == CKR_OK ? CKR_OK : ckr__oom(c);
+}
+
+/* Files first to first + n - 1 can be written. What is made goes with ckr__plan_drop, whatever the
+   result. */
+typedef struct ckr__ready { ckr__ctx made; ckr__out_file *was; uint64_t first, n; } ckr__ready;
+
+static ckr_result ckr__plan_ready(ckr__ready *x, const ckr__ctx *c, ckr_plan *p, uint64_t first,
+                                  uint64_t n, bool ops)
+{
+    ckr_result r = CKR_OK;
+    x->made = ckr__ctx_aside(c);
+    x->first = first;
+    x->n = 0;
+    x->was = CKR__NEW_N(&x->made, ckr__out_file, n);
+    if (!x->was) return c->err->code;
+    for (; x->n < n && r == CKR_OK; x->n++) {
+        ckr__out_file *f = p->out.files[first + x->n];
+        x->was[x->n] = *f;
+        r = ckr__file_ready(&x->made, p, f, ops);
+    }
+    return r;
+}
+
+static void ckr__plan_drop(ckr__ready *x, ckr_plan *p)
+{
+    for (uint64_t i = 0; i < x->n; i++) *p->out.files[x->first + i] = x->was[i];
+    ckr__arena_free(&x->made);
+}
+
+/* Bytes in use of an arena. */
+static uint64_t ckr__arena_used(const ckr__ctx *c)
+{
+    uint64_t n = 0;
+    for (const ckr__chunk *k = c->chunks; k; k = k->next) n += k->used;
+    return n;
+}
+
+/* Size and need of a part. */
+static ckr_result ckr__count_part(ckr_plan *p, ckr__out_file *part, uint64_t *size, uint64_t *need)
+{
+    ckr__ctx c = ckr__ctx_aside(&p->ctx);
+    const ckr_result r = ckr__file_ready(&c, p, part, true);
+    if (r == CKR_OK) *size = ((const ckr__image *)part->image)->size;
+    *need = ckr__arena_used(&c) + 5 * sizeof(ckr__seg) + 64;   /* and once more in its file    */
+    part->image = NULL;
+    for (uint64_t i = 0; i < part->n_entries; i++) {
+        ckr__fill *fill = (ckr__fill *)part->entries[i]->ops;
+        p->facts.n_copies += fill ? fill->n_ops : 0;
+        p->facts.bytes_read += fill ? fill->n_bytes : 0;
+        part->entries[i]->ops = NULL;
+    }
+    ckr__arena_free(&c);
+    return r;
+}
+
+/* The same of chunk k of an even cut: of one the image is made, the others are as large. */
+static ckr_result ckr__count_cut(ckr_plan *p, const ckr__walk_parts *w, uint64_t *size,
+                                  uint64_t *need)
+{
+    ckr__out_cut *cut = w->item->cut;
+    const uint32_t last = w->k + 1 == w->item->n_chunks;
+    ckr__entries e;
+    ckr__fill fill = CKR_ZERO;
+    if (!cut->size[last]) {
+        const uint64_t n_copies = p->facts.n_copies, bytes = p->facts.bytes_read;
+        ckr__ctx c = ckr__ctx_aside(&p->ctx);
+        ckr__out_file *part = ckr__cut_part(&c, w->item, w->k);
+        const ckr_result r = part ? ckr__count_part(p, part, &cut->size[last], &cut->need[last])
+                                  : ckr__oom(&c);
+        cut->need[last] += ckr__arena_used(&c);
+        ckr__arena_free(&c);
+        if (r != CKR_OK) return r;
+        p->facts.n_copies = n_copies;
+        p->facts.bytes_read = bytes;
+    }
+    memset(&e, 0, sizeof e);
+    e.parts = *w;
+    fill.counted = true;
+    const ckr_result r = ckr__fill_entry(&p->ctx, p, ckr__entry_of_cut(&e), &fill);
+    p->facts.n_copies += fill.n_ops;
+    p->facts.bytes_read += fill.n_bytes;
+    *size = cut->size[last];
+    *need = cut->need[last] + fill.n_ops * (2 * sizeof(ckr__op) + 256);
+    return r;
+}
+
+/* Size and need of a file of parts, and where each lies. */
+static ckr_result ckr__count_parts(ckr_plan *p, ckr__out_file *f)
+{
+    ckr__walk_parts w = ckr__walk_parts_of(f);
+    ckr_result r = CKR_OK;
+    uint64_t size = 0, need = 0;
+    while (r == CKR_OK && ckr__walk_parts_next(&w)) {
+        r = w.part ? ckr__count_part(p, w.part, &size, &need)
+                   : ckr__count_cut(p, &w, &size, &need);
+        if (r == CKR_OK && !ckr__range_ok(f->size, size, INT64_MAX))
+            r = ckr__fail(p->ctx.err, CKR_ITEM_SIZE_OVERFLOW, f->path, CKR_NO_OFFSET, NULL, NULL);
+        if (w.part) w.part->at = f->size;
+        else w.item->cut->at[w.k] = f->size;
+        if (w.part) w.part->size = size;
+        f->size += size;
+        f->need += need;
+    }
+    return r;
+}
+
+/* Sums for the report: bytes and copies of every file, and the peak of a run with these lanes. The
+   proof that each can be written: what is made for it goes again. */
 static ckr_result ckr__plan_count(ckr_plan *p)
 {
     ckr__ctx *c = &p->ctx;
     ckr_plan_facts *facts = &p->facts;
     ckr_plan_file *files = CKR__NEW_N(c, ckr_plan_file, p->out.n_files);
+    ckr_result r = CKR_OK;
+    uint64_t need;
     if (!files) return c->err->code;
-    for (uint64_t i = 0; i < p->out.n_files; i++) {
+    for (uint64_t i = 0; i < p->out.n_files && r == CKR_OK; i++) {
         ckr__out_file *f = p->out.files[i];
-        ckr__image *image = NULL;
-        if (ckr__image_make(c, f, &image) != CKR_OK) return ckr__oom(c);
-        files[i].path = f->path;
-        files[i].bytes = image->size;
-        facts->bytes_written += files[i].bytes;
-        for (uint64_t k = 0; k < f->n_entries; k++) {
-            const ckr__fill *fill = (const ckr__fill *)f->entries[k]->ops;
-            facts->n_copies += fill->n_ops;
-            for (uint64_t m = 0; m < fill->n_ops; m++) {
-                const ckr__op *op = &fill->ops[m];
-                int64_t n = op->run * ckr__box_volume(op->n_dims, op->count);
-                facts->bytes_read += (uint64_t)n * ckr_dtype_size(op->pa->dtype);
-            }
+        if (f->parts || f->cuts) {
+            r = ckr__count_parts(p, f);
+        } else if (f->index) {
+            r = ckr__index_put(c, f, NULL, &f->size);
+            f->need = f->size + 2 * (f->size < CKR__INDEX_PART ? f->size : CKR__INDEX_PART);
+        } else {
+            r = ckr__count_part(p, f, &f->size, &f->need);
         }
+        files[i].path = f->path;
+        files[i].bytes = f->size;
+        facts->bytes_written += f->size;
     }
+    if (r != CKR_OK) return r;
     facts->files = files;
     facts->n_files = p->out.n_files;
     /* a list of windows, names of files, and the side file with a digest of every tensor */
-    uint64_t beside = sizeof(ckr__win) * ckr__wins_most(&p->out, facts->window_bytes);
+    uint64_t beside = sizeof(ckr__win) * ckr__wins_most(p, facts->window_bytes, &need);
     for (uint64_t i = 0; i < p->out.n_files; i++) beside += 2 * strlen(p->out.files[i]->path) + 256;
     for (uint64_t i = 0; i < p->src->state.n_tensors; i++)
         beside += 2 * strlen(p->src->state.tensors[i]->name) + 512;
     beside = 2 * beside + 3 * CKR__ARENA_CHUNK + sizeof(ckr__digest_tables);   /* chunks double */
+    beside += need + CKR__ARENA_CHUNK + (need < (4 << 20) ? need : 4 << 20);
     /* a worker that writes has its window and what is beside it, and three lists of sums */
     facts->peak_bytes =
         p->src->ctx.arena_bytes + c->arena_bytes + beside +
@@ -32222,38 +32742,19 @@ static ckr_result ckr__plan_count(ckr_plan *p)
     return CKR_OK;
 }
 
-/* Which tensors have a bind that is no copy and stands for itself. */
-static bool *ckr__plan_whole(ckr_plan *p)
+/* Which tensors have a bind that is no copy and stands for itself; how the pieces of each lie. */
+static ckr_result ckr__plan_look(ckr_plan *p)
 {
+    const ckr_state *s = &p->src->state;
     bool *whole = CKR__NEW_N(&p->ctx, bool, p->out.n_tensors);
-    for (uint64_t i = 0; whole && i < p->out.n_files; i++)
-        for (uint64_t k = 0; k < p->out.files[i]->n_entries; k++)
-            for (uint64_t m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
-                const ckr__bind *b = &p->out.files[i]->entries[k]->binds[m];
-                if (b->tensor->slot[0] && !b->piece.replica && !b->as)
-                    whole[b->tensor->index] = true;
-            }
-    return whole;
-}
-
-/* Every entry's ops, with the pieces that are taken instead of others. */
-static ckr_result ckr__plan_fill(ckr_plan *p, ckr__swaps *swaps)
-{
-    ckr_result r = CKR_OK;
-    swaps->whole = ckr__plan_whole(p);
-    if (!swaps->whole) return p->ctx.err->code;
-    for (uint64_t i = 0; i < p->out.n_files; i++)
-        for (uint64_t k = 0; k < p->out.files[i]->n_entries; k++) {
-            ckr_entry *e = p->out.files[i]->entries[k];
-            ckr__fill *f = CKR__NEW(&p->ctx, ckr__fill);
-            int64_t volume = 0;
-            if (!f) return p->ctx.err->code;
-            for (uint64_t m = 0; m < e->n_binds && r == CKR_OK; m++)
-                r = ckr__fill_bind(&p->ctx, f, e, &e->binds[m], swaps, &volume);
-            if (r != CKR_OK) return r;
-            f->zero = (uint64_t)volume * ckr_dtype_size(e->dtype) < e->n_bytes;
-            e->ops = f;
-        }
+    ckr__binds w = ckr__binds_of(&p->out);
+    const ckr__bind *b;
+    p->swaps.whole = whole;
+    p->sorted = CKR__NEW_N(&p->ctx, int8_t, s->n_tensors);
+    if (!whole || !p->sorted) return p->ctx.err->code;
+    for (uint64_t i = 0; i < s->n_tensors; i++) p->sorted[i] = ckr__pieces_axis(s->tensors[i]);
+    while ((b = ckr__binds_next(&w)) != NULL)
+        if (b->tensor->slot[0] && !b->piece.replica && !b->as) whole[b->tensor->index] = true;
     return CKR_OK;
 }
 
@@ -32311,22 +32812,20 @@ static void ckr__plan_dtype(ckr_plan *p)
 {
     bool *seen = CKR__NEW_N(&p->ctx, bool, 2 * p->out.n_tensors);
     const ckr_tensor *first = NULL;
+    ckr__binds w = ckr__binds_of(&p->out);
+    const ckr__bind *b;
     uint64_t n = 0;
     char text[40];
     for (uint64_t i = 0; i < p->n_notes; i++)
         if (!strcmp(p->notes[i].code, "CKR_DTYPE_CAST") || !strcmp(p->notes[i].code, "CKR_W_CAST"))
             return;
-    for (uint64_t i = 0; seen && i < p->out.n_files; i++)
-        for (uint64_t k = 0; k < p->out.files[i]->n_entries; k++)
-            for (uint64_t m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
-                const ckr_entry *e = p->out.files[i]->entries[k];
-                const ckr_tensor *t = e->binds[m].as ? e->binds[m].as : e->binds[m].tensor;
-                if (strcmp(t->slot, "param") != 0 || t->dtype == e->dtype || seen[t->index])
-                    continue;
-                seen[t->index] = true;
-                if (!first) first = t;
-                n++;
-            }
+    while (seen && (b = ckr__binds_next(&w)) != NULL) {
+        const ckr_tensor *t = b->as ? b->as : b->tensor;
+        if (strcmp(t->slot, "param") != 0 || t->dtype == w.e->dtype || seen[t->index]) continue;
+        seen[t->index] = true;
+        if (!first) first = t;
+        n++;
+    }
     ckr__sprint(text, sizeof text, "%llu parameters", (unsigned long long)n);
     if (n)
         ckr__say(&p->ctx, "CKR_DTYPE_CAST", CKR_CHANGED, text, ckr_dtype_name(first->dtype),
@@ -32945,7 +33444,6 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
                                  ckr__plan_depth depth, ckr_plan **out, ckr_error *err)
 {
     const bool decisions_only = depth == CKR__PLAN_DECIDED;
-    ckr__swaps none = CKR_ZERO;
     ckr_result r;
     ckr_plan *p = (ckr_plan *)ckr__owner_make(&src->ctx.env, &src->ctx.limits, sizeof *p, err, &r);
     *out = NULL;
@@ -33016,7 +33514,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     ckr__plan_verdict(p);
     if (r == CKR_OK && p->facts.verdict != CKR_VERDICT_REFUSED &&
         depth == CKR__PLAN_WHOLE) {
-        r = ckr__plan_fill(p, &none);
+        r = ckr__plan_look(p);
         if (r == CKR_OK) r = ckr__side_embed(p, d);
         if (r == CKR_OK) r = ckr__plan_count(p);
     }
@@ -33175,19 +33673,16 @@ static const ckr_tensor *ckr__put_as(ckr__ctx *c, const ckr__out *out, const ckr
 static ckr_result ckr__plan_uses(ckr__ctx *c, const ckr_plan *p, bool *use,
                                  const ckr_tensor **put)
 {
-    for (uint64_t i = 0; i < p->out.n_files; i++)
-        for (uint64_t k = 0; k < p->out.files[i]->n_entries; k++) {
-            const ckr_entry *e = p->out.files[i]->entries[k];
-            for (uint64_t m = 0; m < e->n_binds; m++) {
-                const ckr__bind *b = &e->binds[m];
-                const ckr_tensor *t = b->as ? b->as : b->tensor;
-                if (!b->tensor->slot[0] || b->piece.replica) continue;
-                use[b->tensor->index] = true;
-                if (!put) continue;
-                if (b->also) put[b->also->index] = b->also;
-                if (!put[t->index]) put[t->index] = ckr__put_as(c, &p->out, t, e->dtype);
-            }
-        }
+    ckr__binds w = ckr__binds_of(&p->out);
+    const ckr__bind *b;
+    while ((b = ckr__binds_next(&w)) != NULL) {
+        const ckr_tensor *t = b->as ? b->as : b->tensor;
+        if (!b->tensor->slot[0] || b->piece.replica) continue;
+        use[b->tensor->index] = true;
+        if (!put) continue;
+        if (b->also) put[b->also->index] = b->also;
+        if (!put[t->index]) put[t->index] = ckr__put_as(c, &p->out, t, w.e->dtype);
+    }
     return c->err->code;
 }
 
@@ -33405,7 +33900,10 @@ static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c, const bool *mine)
     if (r == CKR_OK) r = ckr__trust_masters(&x, use);
     ckr__crew_free(&x.crew);
     if (r == CKR_OK) r = ckr__trust_vocab(&x, use);
-    if (r == CKR_OK && x.swaps.n && !x.refused) r = ckr__plan_fill(p, &x.swaps);
+    if (r == CKR_OK && !x.refused) {
+        p->swaps.list = x.swaps.list;
+        p->swaps.n = x.swaps.n;
+    }
     if (r != CKR_OK && c->err->code == CKR_OK) *c->err = *p->ctx.err;
     p->facts.notes = p->notes;
     p->facts.n_notes = p->n_notes;
@@ -33443,6 +33941,7 @@ typedef struct ckr__write {
     uint64_t         first_file, n_batch;
     ckr__win        *wins;
     uint64_t         n_wins, cap_wins, bytes;    /* of that batch                       */
+    ckr__buf        *crcs;     /* takes those of what is in the windows, or NULL         */
     ckr__place       begin, end;                 /* what is written: all, or a step     */
     bool             shared;   /* with other processes: no late bytes                    */
     bool             verify;   /* nothing is written: what is there is read              */
@@ -33586,8 +34085,7 @@ static uint64_t ckr__image_cut(const ckr__image *img, uint64_t at)
 static void ckr__write_range(const ckr__write *w, uint64_t file, uint64_t *lo, uint64_t *hi)
 {
     *lo = file == w->begin.file ? w->begin.at : 0;
-    *hi = file == w->end.file ? w->end.at
-                              : ((const ckr__image *)w->plan->out.files[file]->image)->size;
+    *hi = file == w->end.file ? w->end.at : w->plan->out.files[file]->size;
 }
 
 /* Room for the windows of the batch; each may be shorter by less than an element. */
@@ -33643,18 +34141,21 @@ static void ckr__temp_unlock(ckr__write *w)
     w->lock = NULL;
 }
 
+static void ckr__wins_crcs(const ckr__write *w, ckr__buf *out);
+
 static ckr_result ckr__write_batch(ckr__write *w)
 {
     ckr_io *io = &w->c->env.io;
     uint64_t i, opened;
-    ckr_result r = ckr__wins_room(w) ? CKR_OK : ckr__oom(w->c);
+    ckr__ready ready;
+    ckr_result r = ckr__plan_ready(&ready, w->c, w->plan, w->first_file, w->n_batch, true);
+    if (r == CKR_OK && !ckr__wins_room(w)) r = ckr__oom(w->c);
     w->n_wins = w->bytes = 0;
     for (opened = 0; opened < w->n_batch && r == CKR_OK; opened++) {
         uint64_t size;
         const ckr__out_file *f = w->plan->out.files[w->first_file + opened];
         const char *path = w->files.list[w->first_file + opened];
-        int32_t sys = w->shared ? io->share_fn(io->user, path, ((const ckr__image *)f->image)->size,
-                                               &w->handles[opened])
+        int32_t sys = w->shared ? io->share_fn(io->user, path, f->size, &w->handles[opened])
                                 : io->open_fn(io->user, path, true, &w->handles[opened], &size);
         if (sys) {
             r = w->single && !w->shared ? ckr__temp_busy(w, sys)
@@ -33678,6 +34179,8 @@ static ckr_result ckr__write_batch(ckr__write *w)
         else if (!w->shared) r = ckr__win_late(w, w->first_file + i);
     }
     for (i = 0; i < opened; i++) io->close_fn(io->user, w->handles[i]);
+    if (r == CKR_OK && w->crcs) ckr__wins_crcs(w, w->crcs);
+    ckr__plan_drop(&ready, w->plan);
     w->c->done += w->bytes;
     return r;
 }
@@ -33902,7 +34405,7 @@ static size_t ckr__write_buffer(const ckr__write *w)
 
 static ckr_result ckr__write_alloc(ckr__write *w)
 {
-    uint64_t n = w->plan->src->state.n_tensors;
+    uint64_t n = w->plan->src->state.n_tensors, need;
     if (ckr__crew_small(&w->crew, w->c, w->c->env.parallel.n_threads, &w->plan->src->ctx, NULL,
                         n ? n : 1, CKR__BLOCK) != CKR_OK)
         return ckr__oom(w->c);
@@ -33911,7 +34414,7 @@ static ckr_result ckr__write_alloc(ckr__write *w)
     w->seen = (uint64_t (**)[2])ckr__arena_n(w->c, w->crew.n, sizeof *w->seen);
     w->handles = CKR__NEW_N(w->c, void *, CKR__BATCH);
     w->end.file = w->plan->out.n_files;
-    w->cap_wins = w->shared ? 0 : ckr__wins_most(&w->plan->out, w->plan->facts.window_bytes);
+    w->cap_wins = w->shared ? 0 : ckr__wins_most(w->plan, w->plan->facts.window_bytes, &need);
     w->wins = CKR__NEW_N(w->c, ckr__win, w->cap_wins);
     if (!w->buffers || !w->seen || !w->handles || !w->wins) return w->c->err->code;
     for (uint32_t i = 0; i < w->crew.n; i++) {
@@ -33949,7 +34452,7 @@ static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *ol
         r = ckr__path_do(c, CKR_PATH_MKDIR, w->dirs.list[i], NULL, CKR_ITEM_IO_MKDIR);
     for (uint64_t i = 0; i < p->out.n_files && r == CKR_OK; i += w->n_batch) {
         w->first_file = i;
-        w->n_batch = p->out.n_files - i < CKR__BATCH ? p->out.n_files - i : CKR__BATCH;
+        w->n_batch = ckr__plan_batch(p, i);
         r = ckr__write_batch(w);
     }
     if (r == CKR_OK) r = ckr__write_receipt(w, receipt, &side);
@@ -34064,7 +34567,7 @@ static ckr_result ckr__part_files(ckr__write *w, uint32_t rank)
     ckr_result r = CKR_OK;
     for (uint64_t i = 0; i < out->n_files; i++)
         if (out->files[i]->rank == rank + 1)
-            c->total += ((const ckr__image *)out->files[i]->image)->size;
+            c->total += out->files[i]->size;
     for (uint64_t i = 0; i < out->n_files && r == CKR_OK; i++) {
         if (out->files[i]->rank != rank + 1) continue;
         c->env.io.path_fn(c->env.io.user, CKR_PATH_REMOVE, w->files.list[i], NULL);
@@ -34091,7 +34594,7 @@ static ckr_result ckr__part_there(ckr__write *w)
         ckr__map_put(&names, f->path, strlen(f->path), i, NULL);
         if (ckr__failed(c) || !f->rank ||
             (ckr__path_stat(c, w->files.list[i], &st) && st.kind == CKR_FILE_REGULAR &&
-             st.size == ((const ckr__image *)f->image)->size))
+             st.size == f->size))
             continue;
         ckr__fail_fmt(c, CKR_ITEM_PATH_NOT_FOUND, w->files.list[i], NULL,
                       "ckr_plan_write_rank of that rank first, in its process",
@@ -34226,7 +34729,33 @@ typedef struct ckr__parts {
     uint64_t    each, n_steps; /* of a part; of all                                     */
     uint64_t    head[CKR__HEAD_WORDS];
     size_t      shift;
+    ckr__ready  held;          /* one file, whose image is asked for                     */
+    bool        holding;
+    uint32_t  **crcs;          /* by file: of its entries, while it is not held; or NULL  */
 } ckr__parts;
+
+static void ckr__parts_drop(ckr__parts *x)
+{
+    const ckr__out_file *f = x->holding ? x->w.plan->out.files[x->held.first] : NULL;
+    uint32_t *crc = f && x->crcs ? x->crcs[x->held.first] : NULL;
+    for (uint64_t i = 0; crc && f->image && i < f->n_entries; i++) crc[i] = f->entries[i]->crc;
+    if (x->holding) ckr__plan_drop(&x->held, x->w.plan);
+    x->holding = false;
+}
+
+/* A file's image, until another one is asked for; no entry has ops. NULL sets the error. */
+static ckr__image *ckr__parts_hold(ckr__parts *x, uint64_t file)
+{
+    ckr__out_file *f = x->w.plan->out.files[file];
+    if (x->holding && x->held.first == file) return (ckr__image *)f->image;
+    ckr__parts_drop(x);
+    x->holding = true;
+    if (ckr__plan_ready(&x->held, &x->c, x->w.plan, file, 1, false) != CKR_OK) return NULL;
+    if (x->crcs && !x->crcs[file]) x->crcs[file] = CKR__NEW_N(&x->c, uint32_t, f->n_entries);
+    for (uint64_t i = 0; x->crcs && x->crcs[file] && i < f->n_entries; i++)
+        f->entries[i]->crc = x->crcs[file][i];
+    return ckr__failed(&x->c) ? NULL : (ckr__image *)f->image;
+}
 
 static void ckr__put_words(ckr__buf *b, const uint64_t *v, size_t n)
 {
@@ -34277,15 +34806,17 @@ static void ckr__sha_piece(ckr_sha256 *h, const ckr_piece *p)
 
 /* What a plan writes, byte for byte: its literals, which pieces of which tensors go where, where
    the source has these, and the side file. */
-static ckr_result ckr__plan_print(ckr__ctx *c, ckr_plan *p, uint64_t out[4])
+static ckr_result ckr__plan_print(ckr__parts *x, uint64_t out[4])
 {
+    ckr__ctx *c = &x->c;
+    ckr_plan *p = x->w.plan;
     ckr__buf side = { c, NULL, 0, 0, false };
     ckr_sha256 h;
     ckr_sha256_init(&h);
     for (uint64_t i = 0; i < p->out.n_files; i++) {
-        const ckr__out_file *f = p->out.files[i];
-        const ckr__image *img = (const ckr__image *)f->image;
-        ckr__sha_str(&h, f->path);
+        const ckr__image *img = ckr__parts_hold(x, i);
+        if (!img) return c->err->code;
+        ckr__sha_str(&h, p->out.files[i]->path);
         ckr__sha_words(&h, &img->size, 1);
         for (uint64_t k = 0; k < img->n_segs; k++) {
             const ckr__seg *s = &img->segs[k];
@@ -34383,7 +34914,7 @@ static ckr_result ckr__head_same(ckr__parts *x, const ckr__buf *b, const char *p
 }
 
 /* Where step k begins: behind k of n_steps equal shares of all bytes. */
-static ckr__place ckr__step_place(const ckr__parts *x, uint64_t k)
+static ckr__place ckr__step_place(ckr__parts *x, uint64_t k)
 {
     const ckr__out *out = &x->w.plan->out;
     const uint64_t n = x->n_steps, at = x->total / n * k + x->total % n * k / n;
@@ -34396,7 +34927,8 @@ static ckr__place ckr__step_place(const ckr__parts *x, uint64_t k)
         else hi = mid;
     }
     p.file = lo;
-    p.at = ckr__image_cut((const ckr__image *)out->files[lo]->image, at - x->first[lo]);
+    const ckr__image *img = ckr__parts_hold(x, lo);
+    if (img) p.at = ckr__image_cut(img, at - x->first[lo]);
     return p;
 }
 
@@ -34438,14 +34970,15 @@ static ckr_result ckr__step_run(ckr__parts *x, uint64_t k, ckr__buf *crcs)
     w->begin = ckr__step_place(x, k);
     w->end = ckr__step_place(x, k + 1);
     const uint64_t last = w->end.file + (w->end.at > 0);
-    ckr_result r = CKR_OK;
+    ckr_result r = x->c.err->code;
     crcs->size = 0;
     w->other = 0;
+    w->crcs = crcs;
+    ckr__parts_drop(x);
     for (uint64_t i = w->begin.file; i < last && r == CKR_OK; i += w->n_batch) {
         w->first_file = i;
-        w->n_batch = ckr__min_u64(last - i, CKR__BATCH);
+        w->n_batch = ckr__min_u64(last - i, ckr__plan_batch(w->plan, i));
         r = ckr__write_batch(w);
-        if (r == CKR_OK) ckr__wins_crcs(w, crcs);
     }
     if (r == CKR_OK && crcs->failed) ckr__nomem(&x->c);
     return x->c.err->code;
@@ -34626,6 +35159,7 @@ static bool *ckr__part_uses(ckr__parts *x, uint64_t from, uint64_t to)
     w->end = ckr__step_place(x, to);
     for (uint64_t i = w->begin.file; mine && i < out->n_files && i <= w->end.file; i++) {
         ckr__write_range(w, i, &lo, &hi);
+        if (!ckr__parts_hold(x, i)) return NULL;
         for (uint64_t k = 0; k < out->files[i]->n_entries; k++) {
             const ckr_entry *e = out->files[i]->entries[k];
             if (e->offset >= hi || e->offset + e->n_bytes <= lo) continue;
@@ -34769,7 +35303,8 @@ static ckr_result ckr__step_take(ckr__parts *x, uint64_t k, const ckr__buf *b, u
     w->begin = ckr__step_place(x, k);
     w->end = ckr__step_place(x, k + 1);
     for (uint64_t f = w->begin.file; f < w->plan->out.n_files && f <= w->end.file; f++) {
-        const ckr__image *img = (const ckr__image *)w->plan->out.files[f]->image;
+        const ckr__image *img = ckr__parts_hold(x, f);
+        if (!img) return x->c.err->code;
         ckr__write_range(w, f, &lo, &hi);
         for (uint64_t i = ckr__seg_find(img, lo); i < img->n_segs && img->segs[i].offset < hi;
              i++) {
@@ -34840,20 +35375,21 @@ static ckr_result ckr__commit_file(ckr__parts *x, uint64_t i)
 {
     ckr__write *w = &x->w;
     const ckr_io *io = &x->c.env.io;
-    const ckr__image *img = (const ckr__image *)w->plan->out.files[i]->image;
+    const ckr__out_file *f = w->plan->out.files[i];
     const char *path = w->files.list[i];
-    bool late = !img->size;
+    const bool late = !f->size || f->format == CKR_FORMAT_TORCH_ZIP ||
+                      (f->format == CKR_FORMAT_DCP && !f->index);
     ckr_stat st;
-    for (uint64_t k = 0; k < img->n_segs && !late; k++) late = img->segs[k].late;
     if (!ckr__path_stat(&x->c, path, &st)) return ckr__stat_told(&x->c, CKR_OK);
-    if (img->size && (st.kind != CKR_FILE_REGULAR || st.size != img->size))
+    if (f->size && (st.kind != CKR_FILE_REGULAR || st.size != f->size))
         return ckr__fail_fmt(&x->c, CKR_ITEM_PART_RECORD, path, NULL,
                              "write all parts again, without --continue",
                              "the records tell of a file of %llu bytes, and it has %llu",
-                             (unsigned long long)img->size, (unsigned long long)st.size);
+                             (unsigned long long)f->size, (unsigned long long)st.size);
     if (!late) return CKR_OK;
+    if (!ckr__parts_hold(x, i)) return x->c.err->code;
     w->first_file = i;
-    int32_t sys = io->share_fn(io->user, path, img->size, w->handles);
+    int32_t sys = io->share_fn(io->user, path, f->size, w->handles);
     if (sys) return ckr__fail_io(x->c.err, CKR_ITEM_IO_OPEN, path, sys);
     ckr_result r = ckr__win_late(w, i);
     sys = r == CKR_OK ? io->sync_fn(io->user, w->handles[0]) : 0;
@@ -34898,7 +35434,9 @@ static ckr_result ckr__parts_commit(ckr__parts *x, ckr_receipt *receipt)
     ckr__write *w = &x->w;
     const char *out = w->temp;
     uint64_t *at = CKR__NEW_N(c, uint64_t, x->each);
-    ckr_result r = at ? ckr__parts_back(x) : c->err->code;
+    ckr__parts_drop(x);
+    x->crcs = CKR__NEW_N(c, uint32_t *, w->plan->out.n_files);
+    ckr_result r = at && x->crcs ? ckr__parts_back(x) : c->err->code;
     if (r == CKR_OK && ckr__path_kind(c, x->dir) == CKR_FILE_ABSENT)
         r = ckr__fail_with(c, CKR_ITEM_PART_MISSING, x->dir, NULL,
                            "no part was written, or on a machine that has another disk there",
@@ -34957,7 +35495,7 @@ static ckr_result ckr__parts_open(ckr__parts *x, const char *path, bool commit)
     if (!w->temp || !x->first) return c->err->code;
     for (uint64_t i = 0; i < p->out.n_files; i++) {
         x->first[i] = x->total;
-        x->total += ((const ckr__image *)p->out.files[i]->image)->size;
+        x->total += p->out.files[i]->size;
     }
     if (!x->of.n || x->of.n > CKR__PARTS_MOST || x->of.n > x->total)
         return ckr__fail_fmt(c, CKR_ITEM_PART_NUMBER, NULL, "parts", "give fewer parts",
@@ -34971,7 +35509,7 @@ static ckr_result ckr__parts_open(ckr__parts *x, const char *path, bool commit)
     x->head[CKR__HEAD_MAGIC] = CKR__PART_MAGIC;
     x->head[CKR__HEAD_VERSION] = CKR_VERSION;
     x->head[CKR__HEAD_PARTS] = x->of.n;
-    r = ckr__plan_print(c, p, &x->head[CKR__HEAD_PLAN]);
+    r = ckr__plan_print(x, &x->head[CKR__HEAD_PLAN]);
     if (r == CKR_OK) r = ckr__inputs_print(c, p, &x->head[CKR__HEAD_INPUTS]);
     if (r == CKR_OK) r = ckr__stat_told(c, ckr__output_check(c, p, path, x->old));
     return r == CKR_OK ? ckr__temp_plan(w) : r;
@@ -35004,6 +35542,7 @@ static CKR__NOINLINE ckr_result ckr__parts_body(ckr_plan *p, const char *path, c
     if (r == CKR_OK && what == CKR__PARTS_WRITE) r = ckr__part_write(&x, part);
     if (r == CKR_OK && what == CKR__PARTS_COMMIT) r = ckr__parts_commit(&x, receipt);
     r = ckr__stat_told(&x.c, r);
+    ckr__parts_drop(&x);
     if (x.shift) ckr__paths_shift(p, x.shift, false);
     ckr__write_free(&x.w);
     ckr__ctx_free(&x.c);
@@ -39249,17 +39788,26 @@ static ckr__dcp_part *ckr__dcp_path(ckr__ctx *c, const char *const keys[4])
     return p;
 }
 
+/* The rank's file. NULL: out of memory. */
+static ckr__out_file *ckr__dcp_out_file(ckr__dcp_out *w, uint32_t rank)
+{
+    if (w->files[rank]) return w->files[rank];
+    const char *path = ckr__printf(w->c, "%s__%u_0.distcp", w->dir, (unsigned)rank);
+    ckr__out_file *f = path ? ckr__out_file_add(w->out, path, CKR_FORMAT_DCP) : NULL;
+    if (!f) return NULL;
+    if (w->held) f->rank = rank + 1;
+    f->cuts = w->index;
+    f->cut_rank = rank;
+    return w->files[rank] = f;
+}
+
 /* A chunk in a part of its own of the rank's file. */
 static ckr__out_chunk *ckr__dcp_out_chunk(ckr__dcp_out *w, ckr__out_item *x, uint32_t rank)
 {
     ckr__out_chunk *k = CKR__PUSH(ckr__out_chunk, w->c, x->chunks, x->n_chunks);
-    if (!w->files[rank]) {
-        const char *path = ckr__printf(w->c, "%s__%u_0.distcp", w->dir, (unsigned)rank);
-        w->files[rank] = path ? ckr__out_file_add(w->out, path, CKR_FORMAT_DCP) : NULL;
-        if (w->files[rank] && w->held) w->files[rank]->rank = rank + 1;
-    }
-    k->file = w->files[rank];
+    k->file = ckr__dcp_out_file(w, rank);
     k->part = k->file ? ckr__out_part_add(w->c, k->file) : NULL;
+    if (k->part) k->part->order = w->index->n_parts++;
     return k->part && !ckr__failed(w->c) ? k : NULL;
 }
 
@@ -39274,8 +39822,7 @@ static ckr_entry *ckr__dcp_out_box(ckr__dcp_out *w, ckr__out_item *x, uint32_t r
     k->start = at;
     k->count = size;
     k->part->root = ckr__entry_new(w->c, k->part, x->fqn, x->dtype, x->n_dims, size);
-    if (!k->part->root || !ckr__out_part_done(w->c, k->file, k->part)) return NULL;
-    return k->part->root->u.entry;
+    return k->part->root ? k->part->root->u.entry : NULL;
 }
 
 /* One box of a tensor of the state; NULL: zeros. */
@@ -39291,6 +39838,29 @@ static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tens
                           numel, 0);
 }
 
+/* Chunks of `rows` rows (0: one of all), one for each rank from `first` on. */
+static bool ckr__dcp_out_cut(ckr__dcp_out *w, ckr__out_item *x, const ckr_tensor *t, uint32_t first,
+                             int64_t rows)
+{
+    const int64_t all = x->n_dims ? x->shape[0] : 1;
+    ckr__out_cut *cut = CKR__NEW(w->c, ckr__out_cut);
+    const uint64_t n = rows ? (uint64_t)((all + rows - 1) / rows) : 1;
+    if (!cut) return false;
+    cut->at = CKR__NEW_N(w->c, uint64_t, n);
+    cut->tensor = t;
+    cut->files = w->files;
+    cut->rows = rows ? rows : all;
+    cut->first = first;
+    cut->replica = w->replica;
+    cut->order = w->index->n_parts++;
+    x->cut = cut;
+    x->n_chunks = n;
+    *CKR__PUSH(ckr__out_item *, w->c, w->index->cuts, w->index->n_cuts) = x;
+    for (uint64_t i = 0; i < n; i++)
+        if (!ckr__dcp_out_file(w, first + (uint32_t)i)) return false;
+    return !ckr__failed(w->c);
+}
+
 /* Over `n` ranks from `first` on, along axis 0 as torch.chunk cuts; what has no axis, or fewer rows
    than two, lies whole where there is least. `zero`: not the tensor's values. */
 static ckr_result ckr__dcp_out_tensor(ckr__dcp_out *w, const char *fqn, const ckr__dcp_part *path,
@@ -39304,6 +39874,8 @@ static ckr_result ckr__dcp_out_tensor(ckr__dcp_out *w, const char *fqn, const ck
     if (t->n_dims) memcpy(count, t->shape, t->n_dims * sizeof *count);
     int64_t rows = t->n_dims ? t->shape[0] : 1;
     int64_t bytes = numel * (int64_t)ckr_dtype_size(dtype);
+    /* one that is made of others lies as each of these does; one too large is told by its entry */
+    const bool listed = ckr__made_of(w->out, t) || numel > INT64_MAX / 16;
     if (w->held) {
         for (i = 0; ok && i < t->n_pieces; i++) {
             const ckr_piece *p = &t->pieces[i];
@@ -39312,14 +39884,16 @@ static ckr_result ckr__dcp_out_tensor(ckr__dcp_out *w, const char *fqn, const ck
         }
     } else if (ok && (rows < 2 || n < 2 || numel == 0)) {
         i = n == w->ranks ? ckr__dcp_lightest(w, (uint64_t)bytes) : first;
-        ok = ckr__dcp_out_bound(w, x, zero ? NULL : t, i, start, count);
+        ok = listed ? ckr__dcp_out_bound(w, x, zero ? NULL : t, i, start, count)
+                    : ckr__dcp_out_cut(w, x, zero ? NULL : t, i, 0);
     } else if (ok) {
         int64_t step = (rows + (int64_t)n - 1) / (int64_t)n;
         for (i = 0; ok && start[0] < rows; i++, start[0] += step) {
             count[0] = ckr__min_i64(step, rows - start[0]);
             w->load[first + i] += (uint64_t)(bytes / rows * count[0]);
-            ok = ckr__dcp_out_bound(w, x, zero ? NULL : t, first + i, start, count);
+            if (listed) ok = ckr__dcp_out_bound(w, x, zero ? NULL : t, first + i, start, count);
         }
+        if (ok && !listed) ok = ckr__dcp_out_cut(w, x, zero ? NULL : t, first, step);
     }
     if (!ok) ckr__nomem(w->c);
     return w->c->err->code;
@@ -39335,7 +39909,7 @@ static ckr_result ckr__dcp_out_object(ckr__dcp_out *w, const char *fqn, const ck
     if (!k) return ckr__oom(w->c);
     x->bytes = true;
     k->part->root = ckr__copy_tree(w->c, k->part, node, NULL);
-    if (!k->part->root || !ckr__out_part_done(w->c, k->file, k->part)) ckr__nomem(w->c);
+    if (!k->part->root) ckr__nomem(w->c);
     return w->c->err->code;
 }
 

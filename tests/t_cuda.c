@@ -726,6 +726,7 @@ static void conversion(const char *path, const char *to, uint32_t tp, uint32_t d
     ckr_plan *p = NULL;
     ckr_target t = CKR_ZERO;
     ckr__crew crew;
+    ckr__ready ready;
     uint64_t i, k, m, n_entries = 0;
     t.mode = CKR_MODE_CONTINUE;
     t.dialect = to;
@@ -737,6 +738,8 @@ static void conversion(const char *path, const char *to, uint32_t tp, uint32_t d
     CHECK_OK(ckr_plan_create(c, &t, 0, &p, &err), &err);
     CHECK(p && ckr_plan_info(p)->verdict != CKR_VERDICT_REFUSED);
     CHECK(ckr__crew_make(&crew, &p->ctx, &c->ctx, NULL, 0) == CKR_OK);
+    CHECK_OK(ckr__plan_ready(&ready, &p->ctx, p, 0, p->out.n_files, true),
+             p->ctx.err);
     for (i = 0; i < p->out.n_files; i++)
         for (k = 0; k < p->out.files[i]->n_entries; k++) {
             const ckr_entry *e = p->out.files[i]->entries[k];
@@ -772,6 +775,7 @@ static void conversion(const char *path, const char *to, uint32_t tp, uint32_t d
             free(ops);
         }
     CHECK(n_entries > 10 || !strcmp(to, "llmc"));
+    ckr__plan_drop(&ready, p);
     ckr__crew_free(&crew);
     ckr_plan_free(p);
     ckr_ckpt_close(c);
