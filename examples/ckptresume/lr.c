@@ -8,7 +8,7 @@ static const char *const column_names[] = { "lr", "weight_decay", "momentum" };
 typedef struct curves {
     const ckr_plan_facts *facts;
     int64_t  first;
-    uint64_t n, lanes, cap;    /* rows, groups, doubles in an array                   */
+    uint64_t n, lanes, skip;   /* rows, groups, rows before the resume                */
     double  *before, *after;
 } curves;
 
@@ -65,7 +65,7 @@ static int curves_make(job *j, const ckr_state *saved, const ckr_plan_facts *f, 
                        curves *c)
 {
     const int64_t last = curve_last(j, f), first = j->o.from ? j->o.from : 1;
-    uint64_t i, total, skip;
+    uint64_t i, total;
     memset(c, 0, sizeof *c);
     c->facts = f;
     c->first = first;
@@ -81,26 +81,18 @@ static int curves_make(job *j, const ckr_state *saved, const ckr_plan_facts *f, 
     c->after = (double *)malloc((size_t)(total ? total : 1) * sizeof *c->after);
     if (!c->before || !c->after) return out_of_memory(j);
     for (i = 0; i < total; i++) c->before[i] = c->after[i] = (double)NAN;
-    skip = f->resume_at > first ? (uint64_t)(f->resume_at - first) : 0;
-    if (skip > c->n) skip = c->n;
+    c->skip = f->resume_at > first ? (uint64_t)(f->resume_at - first) : 0;
+    if (c->skip > c->n) c->skip = c->n;
     if (!curve_fill(j, f->before, first, c->n, c->lanes, c->before) ||
-        !curve_fill(j, f->after, first + (int64_t)skip, c->n - skip, c->lanes,
-                    c->after + skip * c->lanes))
+        !curve_fill(j, f->after, first + (int64_t)c->skip, c->n - c->skip, c->lanes,
+                    c->after + c->skip * c->lanes))
         return fail(j);
     if (saved->n_groups == c->lanes)
         curve_constant(j, saved->groups, saved->n_groups, false, c->n, c->lanes, c->before);
     if (!lost.groups)
-        curve_constant(j, f->groups, f->n_groups, lost.schedule, c->n - skip, c->lanes,
-                       c->after + skip * c->lanes);
+        curve_constant(j, f->groups, f->n_groups, lost.schedule, c->n - c->skip, c->lanes,
+                       c->after + c->skip * c->lanes);
     return CODE_DONE;
-}
-
-static uint64_t curve_skip(const curves *c)
-{
-    const uint64_t skip = c->facts->resume_at > c->first
-                              ? (uint64_t)(c->facts->resume_at - c->first)
-                              : 0;
-    return skip < c->n ? skip : c->n;
 }
 
 static void lr_rows(show *w, const job *j, const curves *c, const char *key, const double *values,
@@ -139,10 +131,10 @@ static void lr_show(job *j, const curves *c, const lr_series *series, const repo
     }
     show_close(&w);
     show_report(&w, notes, "report");
-    show_str(&w, "unit", series->unit);
+    show_str(&w, "unit", LR_UNIT);
     show_int(&w, "resume_at", c->facts->resume_at);
     lr_rows(&w, j, c, "before", c->before, 0);
-    lr_rows(&w, j, c, "after", c->after, curve_skip(c));
+    lr_rows(&w, j, c, "after", c->after, c->skip);
     show_end(&w);
 }
 
@@ -194,7 +186,6 @@ static int lr_answer(job *j, const curves *c, const report *notes)
     s.before = c->before;
     s.after = c->after;
     s.resume_at = c->facts->resume_at;
-    s.unit = "step";
     if (j->o.svg) code = lr_svg_file(j, &s);
     if (code == CODE_DONE && !j->o.csv) lr_show(j, c, &s, notes);
     else if (code == CODE_DONE && !lr_csv(&j->out, &s)) j->out.failed = true;

@@ -1,8 +1,8 @@
 /* The `lr` printer: one column of the parameter groups (learning rate, weight decay, momentum)
    over the optimizer's updates, as the saved run would have gone on (before) and as the planned
    run will (after): a table for people, CSV and an SVG plot. Reads only an lr_series. Groups with
-   equal curves are folded into one. Names, titles and notes may come from hostile files: they are
-   escaped wherever they go. Numbers are printed with printf, whose decimal point follows
+   equal curves are folded into one. Names may come from hostile files: they are escaped wherever
+   they go. Numbers are printed with printf, whose decimal point follows
    LC_NUMERIC: the tool never calls setlocale, so it is a point. */
 
 #include "tool.h"
@@ -139,11 +139,6 @@ static const char *lr_word(const lr_series *s, bool axis)
     if (strcmp(c, "lr") == 0) return axis ? "learning rate" : "LR";
     if (strcmp(c, "weight_decay") == 0) return "weight decay";
     return c;
-}
-
-static const char *lr_unit(const lr_series *s)
-{
-    return s->unit && *s->unit ? s->unit : "step";
 }
 
 static void lr_number(char *out, size_t cap, double v, int digits)
@@ -444,7 +439,7 @@ static void lr_label(const lr_view *v, size_t class_i, char out[LR_LABEL_BYTES])
 static void lr_jump_words(const lr_view *v, const lr_class *c, char *out, size_t cap)
 {
     char last[40], next[40], factor[40];
-    const char *word = lr_word(v->s, false), *unit = lr_unit(v->s);
+    const char *word = lr_word(v->s, false), *unit = LR_UNIT;
     lr_number(last, sizeof last, c->last, 4);
     lr_number(next, sizeof next, c->next, 4);
     lr_factor(factor, sizeof factor, c->last, c->next);
@@ -510,7 +505,7 @@ static bool lr_unknown(const lr_view *v)
 static void lr_unknown_words(const lr_view *v, char *out, size_t cap)
 {
     snprintf(out, cap, "the checkpoint does not record the %.40s of any %.40s from %lld to %lld",
-             lr_word(v->s, true), lr_unit(v->s), (long long)v->s->first,
+             lr_word(v->s, true), LR_UNIT, (long long)v->s->first,
              (long long)lr_step(v, v->n_rows - 1));
 }
 
@@ -526,7 +521,7 @@ static bool lr_fact(const lr_view *v, size_t i, char *out, size_t cap)
         n = lr_sum(v, (int)(i % 2), kind[i], &at);
         all = v->n_classes * (i % 2 ? v->n_rows - v->resume : v->n_rows);
         if (n && kind[i] == '-')
-            snprintf(out, cap, "%s goes below zero at %.40s %lld", curve, lr_unit(v->s),
+            snprintf(out, cap, "%s goes below zero at %.40s %lld", curve, LR_UNIT,
                      (long long)lr_step(v, at));
         else if (n && kind[i] == '?')
             snprintf(out, cap, "%s is not known %s: %llu of %llu values are missing", curve,
@@ -651,9 +646,9 @@ static void lr_table_head(text *o, const lr_view *v, size_t from, size_t to, siz
         if (i + 1 < to) text_pad(o, 31 - n);
     }
     text_str(o, "\n");
-    lr_fit(lr_unit(v->s), width, true, &used);
+    lr_fit(LR_UNIT, width, true, &used);
     text_pad(o, width - used);
-    lr_short(o, lr_unit(v->s), width, true);
+    lr_short(o, LR_UNIT, width, true);
     for (i = from; i < to; i++) text_fmt(o, "  %11s %11s %8s", "before", "after", "ratio");
     text_str(o, "\n");
 }
@@ -743,7 +738,7 @@ bool lr_table(text *o, const lr_series *s)
     size_t i, width, per_block, blocks;
     bool ok = lr_open(&v, s) && lr_choose(&v, LR_CURVES), known;
     if (ok) {
-        lr_table_text(o, "", s->title && *s->title ? s->title : lr_word(s, true));
+        lr_table_text(o, "", lr_word(s, true));
         width = lr_table_width(&v);
         per_block = (lr_line_columns(o) - width) / 34;
         if (!per_block) per_block = 1;
@@ -757,7 +752,6 @@ bool lr_table(text *o, const lr_series *s)
             lr_table_block(o, &v, &r, i, v.n_shown - i > per_block ? i + per_block : v.n_shown,
                            width);
         if (known) lr_table_words(o, &v);
-        for (i = 0; s->notes && s->notes[i]; i++) lr_table_text(o, "note: ", s->notes[i]);
     }
     lr_close(&v);
     return ok;
@@ -1193,11 +1187,10 @@ static void lr_axis_x_mark(lr_plot *p, size_t row)
 static void lr_axis_x(lr_plot *p)
 {
     const lr_view *v = p->v;
-    const char *unit = lr_unit(v->s);
     size_t row;
     int64_t tick, rest;
     lr_text(p, LR_LEFT + LR_PW / 2, LR_TOP + LR_PH + 42, " text-anchor=\"middle\" font-size=\"13\"",
-            strcmp(unit, "step") == 0 ? "optimizer update" : unit, 80);
+            "optimizer update", 80);
     if (!v->n_rows) return;
     if (v->n_rows == 1) { lr_axis_x_mark(p, 0); return; }
     tick = lr_axis_x_tick(v);
@@ -1217,7 +1210,7 @@ static void lr_resume_line(lr_plot *p)
     int half;
     if (!v->resume_inside) return;
     x = lr_x(p, v->resume) / 10.0;
-    snprintf(words, sizeof words, "resume: %.40s %lld", lr_unit(v->s), (long long)v->s->resume_at);
+    snprintf(words, sizeof words, "resume: %.40s %lld", LR_UNIT, (long long)v->s->resume_at);
     half = lr_text_pixels(words) / 2 + 4;
     text_fmt(p->o, "<path stroke=\"#222\" stroke-width=\"1.2\" d=\"M%.1f %dv%d\"/>\n", x,
               LR_TOP - 4, LR_PH + 4);
@@ -1416,12 +1409,10 @@ static bool lr_note(lr_plot *p, const char *s)
 
 static void lr_notes(lr_plot *p)
 {
-    const lr_series *s = p->v->s;
     char words[500];
     size_t i;
     for (i = 0; lr_fact(p->v, i, words, sizeof words); i++) lr_note(p, words);
     if (!p->empty && (p->lo > 0 || p->hi < 0)) lr_note(p, "the vertical axis does not begin at 0");
-    for (i = 0; s->notes && s->notes[i] && lr_note(p, s->notes[i]); i++) {}
 }
 
 /* ---- SVG: the document ---- */
@@ -1487,11 +1478,9 @@ static void lr_svg_frame(lr_plot *p)
 
 static void lr_svg_draw(lr_plot *p)
 {
-    char word[80];
-    const char *title = p->v->s->title;
+    char title[80];
     size_t i;
-    snprintf(word, sizeof word, "%.40s before and after the resume", lr_word(p->v->s, true));
-    if (!title || !*title) title = word;
+    snprintf(title, sizeof title, "%.40s before and after the resume", lr_word(p->v->s, true));
     lr_scale(p);
     lr_notes(p);
     lr_svg_head(p, title);

@@ -7,7 +7,7 @@
 
    A template names facts: {key}; {*key} in bold; {key?word} with a word for what is not there;
    {key!other} only where it is not what `other` is; {key one/many} with the noun of a count. What
-   stands in [ ] is left out with the first fact in it that is not there. */
+   stands in [ ] is left out where a fact in it is not there; a bracket of its own is {?[}. */
 
 #include "tool.h"
 
@@ -112,7 +112,8 @@ void show_flag(show *s, const char *key, bool v, const char *yes, const char *no
 {
     json *w = fact(s, key);
     if (w) json_bool(w, v);
-    else text_painted(&s->facts, v ? PAINT_GREEN : no_paint, v ? yes : no);
+    else if (*(v ? yes : no))
+        text_painted(&s->facts, v ? PAINT_GREEN : no_paint, v ? yes : no);
 }
 
 void show_bool(show *s, const char *key, bool v)

@@ -364,17 +364,16 @@ int like_open(job *j, like_file *l);
 bool settings_text(text *t, const ckr_plan_facts *f, const char *out, bool why);
 void settings_show(show *s, const ckr_plan_facts *f, const char *out);
 
+#define LR_UNIT "step"         /* of an update                                        */
+
 typedef struct lr_series {
     const char *column;        /* "lr", "weight_decay", "momentum" or any other key    */
-    const char *title;         /* NULL: what the column is                             */
     size_t n_groups;
     const char *const *group_names;        /* [n_groups]; NULL, or entries NULL: none  */
     int64_t first;             /* update number of row 0; 1 is training's first        */
     size_t n_rows;
     const double *before, *after;          /* [n_rows][n_groups]; NaN, or NULL: unknown */
     int64_t resume_at;         /* first update after the resume: after counts from here */
-    const char *unit;          /* of an update, NULL: "step"                           */
-    const char *const *notes;  /* the last is NULL; NULL: none                         */
 } lr_series;
 
 bool lr_table(text *o, const lr_series *s);
