@@ -431,7 +431,7 @@ static void diff_show(job *j, const answer *r)
     show_close(&w);
     tensors_worst(&w, &j->o, &slots, r);
     others_show(&w, r->d);
-    if (w.t && !j->o.stat) report_text(w.t, &notes, "beside the tensors");
+    if (!j->o.stat) show_alikes(&w, &notes, "beside the tensors");
     show_end(&w);
 }
 

@@ -208,51 +208,53 @@ static void report_subjects(text *line, const alike *a)
    with the same, which is said below the last of them? */
 typedef enum why { WHY_NOT, WHY_BESIDE, WHY_BELOW } why;
 
-static void report_alike(text *t, const alike *a, why said)
+/* For the eye the lines of an entry, of its facts. */
+static void alike_lines(show *s, const alike *a, why said)
 {
     const ckr_note *n = a->note;
-    const char *severity = severity_name(n->severity), *reason;
     const size_t from = 11 + strlen(n->code);
     uint64_t count;
-    text line, because;
-    text_str(t, "  ");
-    text_painted(t, severity_paint(n->severity), severity);
-    text_pad(t, 9 - strlen(severity));
-    text_painted(t, PAINT_BOLD, n->code);
-    memset(&line, 0, sizeof line);
-    memset(&because, 0, sizeof because);
-    reason = counted(n->reason, &count);
-    if (n->subject) report_subjects(&line, a);
+    const char *reason = counted(n->reason, &count);
+    bool beside;
+    text *t;
+    text_pad(show_text(s, "gap"), 9 - strlen(severity_name(n->severity)));
+    show_put(s, NULL, "  {severity}{gap}{*code}");
+    t = show_text(s, "about");
+    if (n->subject) report_subjects(t, a);
     /* a value with which the sentence below begins is there */
     if (n->old_value || (n->new_value && (!count || !strstr(n->reason, n->new_value)))) {
-        text_str(&line, "  ");
-        text_values(&line, n->old_value, n->new_value);
+        text_str(t, "  ");
+        text_values(t, n->old_value, n->new_value);
     }
+    t = show_text(s, "because");
     if (n->reason && said != WHY_NOT) {
-        if (a->n > 1 && a->sum == a->n) text_str(&because, "each: 1");
-        else if (count) text_fmt(&because, "%llu", (unsigned long long)a->sum);
-        text_clean(&because, reason);
+        if (a->n > 1 && a->sum == a->n) text_str(t, "each: 1");
+        else if (count) text_fmt(t, "%llu", (unsigned long long)a->sum);
+        text_clean(t, reason);
     }
-    if (because.n && said == WHY_BESIDE &&
-        from + text_columns(line.data, line.n) + 2 + text_columns(because.data, because.n) <=
-            t->width) {
-        text_str(&line, ": ");
-        text_put(&line, because.data, because.n);
-        text_free(&because);
-    }
-    text_wrapped(t, &line, 11, from);
-    if (because.n) {
-        text_pad(t, 11);
-        text_wrapped(t, &because, 11, 11);
-    }
-    if (n->remedy && said != WHY_NOT) {
-        text_pad(t, 11);
-        text_str(t, "remedy:");
-        text_wrap(t, 11, 18, n->remedy);
-    }
-    if (a->hidden)
-        text_fmt(t, "           and %llu more %s (--verbose shows them)\n",
-                 (unsigned long long)a->hidden, n->code);
+    beside = said == WHY_BESIDE &&
+             from + show_columns(s, "about") + 2 + show_columns(s, "because") <= s->t->width;
+    show_wrap(s, 11, from, beside ? "{about}[: {because}]" : "{about}");
+    if (!beside) show_below(s, 11, "{because}");
+    if (said != WHY_NOT) show_below(s, 11, "remedy: {remedy}");
+    if (!a->hidden) return;
+    text_count(show_text(s, "hidden"), a->hidden);
+    show_line(s, NULL, "           and {hidden} more {code} (--verbose shows them)");
+}
+
+static void alike_show(show *s, const alike *a, why said)
+{
+    const ckr_note *n = a->note;
+    show_dict(s, NULL);
+    show_str(s, "code", n->code);
+    show_painted(s, "severity", severity_name(n->severity), severity_paint(n->severity));
+    show_str(s, "subject", n->subject);
+    show_str(s, "old", n->old_value);
+    show_str(s, "new", n->new_value);
+    show_str(s, "reason", n->reason);
+    show_str(s, "remedy", n->remedy);
+    if (s->t) alike_lines(s, a, said);
+    show_close(s);
 }
 
 static void alike_begin(alike *a, const ckr_note *n)
@@ -263,11 +265,12 @@ static void alike_begin(alike *a, const ckr_note *n)
     counted(n->reason, &a->sum);
 }
 
-static void report_entry(text *t, const ckr_note *n)
+/* An entry as it is. */
+void show_entry(show *s, const ckr_note *n)
 {
     alike a;
     alike_begin(&a, n);
-    report_alike(t, &a, WHY_BESIDE);
+    alike_show(s, &a, WHY_BESIDE);
 }
 
 /* Takes a note up: into the line that says the same, else as a line of its own, of which there are
@@ -304,7 +307,7 @@ static bool one_reason(const alike *a, const alike *b)
 }
 
 /* All entries of one severity. */
-static void report_severity(text *t, const report *r, ckr_severity severity)
+static void report_severity(show *s, const report *r, ckr_severity severity)
 {
     alike lines[32];
     size_t n = 0, i;
@@ -314,69 +317,59 @@ static void report_severity(text *t, const report *r, ckr_severity severity)
         for (at = 0; at < r->n[k]; at++) {
             const ckr_note *note = &r->notes[k][at];
             if (note->severity != severity) continue;
-            if (t->verbose) report_entry(t, note);
+            if (s->t->verbose) show_entry(s, note);
             else n = report_take(lines, n, COUNT_OF(lines), note);
         }
     for (i = 0; i < n; i++)
-        report_alike(t, &lines[i],
-                     i + 1 < n && one_reason(&lines[i], &lines[i + 1]) ? WHY_NOT
-                     : i && one_reason(&lines[i - 1], &lines[i])       ? WHY_BELOW
-                                                                       : WHY_BESIDE);
+        alike_show(s, &lines[i],
+                   i + 1 < n && one_reason(&lines[i], &lines[i + 1]) ? WHY_NOT
+                   : i && one_reason(&lines[i - 1], &lines[i])       ? WHY_BELOW
+                                                                     : WHY_BESIDE);
 }
 
-/* Grouped by severity, the worst first, after a line of sums. */
-void report_text(text *t, const report *r, const char *title)
+/* For the eye: grouped by severity, the worst first, after a line of sums; those that are alike are
+   one. */
+void show_alikes(show *s, const report *r, const char *title)
 {
-    bool first = true;
-    int s;
-    if (!r->n[0] && !r->n[1]) return;
+    const char *gap = "  ";
+    text *t = s->t;
+    int k;
+    if (!t || (!r->n[0] && !r->n[1])) return;
     text_str(t, "\n");
     text_painted(t, PAINT_BOLD, title);
-    for (s = CKR_ERROR; s >= CKR_EXACT; s--) {
-        const uint64_t n = report_count(r, (ckr_severity)s);
+    for (k = CKR_ERROR; k >= CKR_EXACT; k--) {
+        const uint64_t n = report_count(r, (ckr_severity)k);
         if (!n) continue;
-        text_str(t, first ? "  " : ", ");
+        text_str(t, gap);
         text_count(t, n);
         text_str(t, " ");
-        text_painted(t, severity_paint((ckr_severity)s), severity_name((ckr_severity)s));
-        first = false;
+        text_painted(t, severity_paint((ckr_severity)k), severity_name((ckr_severity)k));
+        gap = ", ";
     }
     text_str(t, "\n");
-    for (s = CKR_ERROR; s >= CKR_EXACT; s--) report_severity(t, r, (ckr_severity)s);
+    for (k = CKR_ERROR; k >= CKR_EXACT; k--) report_severity(s, r, (ckr_severity)k);
 }
 
-/* An entry as it is. */
-void show_entry(show *s, const ckr_note *n)
-{
-    if (s->t) report_entry(s->t, n);
-    show_dict(s, NULL);
-    show_str(s, "code", n->code);
-    show_str(s, "severity", severity_name(n->severity));
-    show_str(s, "subject", n->subject);
-    show_str(s, "old", n->old_value);
-    show_str(s, "new", n->new_value);
-    show_str(s, "reason", n->reason);
-    show_str(s, "remedy", n->remedy);
-    show_close(s);
-}
-
-/* All of them; for the eye those that are alike are one, below a title. */
+/* All of them. */
 void show_report(show *s, const report *r, const char *title)
 {
     uint64_t i;
     int k;
-    if (s->t) report_text(s->t, r, title);
     show_list(s, "report");
     for (k = 0; k < 2; k++)
         for (i = 0; i < r->n[k] && show_room(s, i, 0); i++) show_entry(s, &r->notes[k][i]);
     show_close(s);
+    show_alikes(s, r, title);
 }
 
 /* What a verdict is for, on stderr where --quiet leaves nothing else. */
 void report_quietly(job *j, const report *r, const char *title)
 {
+    show s;
     if (j->o.json || !j->o.quiet) return;
-    report_text(&j->note, r, title);
+    show_begin(&s, &j->note, false);
+    show_alikes(&s, r, title);
+    show_end(&s);
     text_drain(&j->note);
 }
 

@@ -343,6 +343,13 @@ uint64_t show_most(const show *s, uint64_t most)
     return s->facts.verbose ? UINT64_MAX : most;
 }
 
+/* Those that a fact's words take. */
+size_t show_columns(const show *s, const char *key)
+{
+    const span v = fact_find(s, key, strlen(key));
+    return text_columns(v.p, v.n);
+}
+
 /* >>lines --------------------------------------------------------------------- */
 
 /* The line of a template, in s->line until the next one; NULL: nobody reads it, or `whole`: a fact

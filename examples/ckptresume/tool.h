@@ -262,6 +262,7 @@ void show_words(show *s, const char *key, const char *words);
 void show_close_as(show *s, const char *words);
 bool show_room(const show *s, uint64_t i, uint64_t most);
 uint64_t show_most(const show *s, uint64_t most);
+size_t show_columns(const show *s, const char *key);
 void show_put(show *s, const char *name, const char *words);
 void show_line(show *s, const char *name, const char *words);
 void show_wrap(show *s, size_t indent, size_t column, const char *words);
@@ -300,7 +301,7 @@ report report_of(const ckr_note *a, uint64_t n_a, const ckr_note *b, uint64_t n_
 uint64_t report_count(const report *r, ckr_severity severity);
 void show_entry(show *s, const ckr_note *n);
 void show_report(show *s, const report *r, const char *title);
-void report_text(text *t, const report *r, const char *title);
+void show_alikes(show *s, const report *r, const char *title);
 void report_quietly(job *j, const report *r, const char *title);
 void label(text *t, const char *name);
 
