@@ -335,8 +335,8 @@ def put_place(s, key, index, offset, path, at, length):
 
 
 def put_places(s, titan, run, heads):
-    """storage_data, and of each rank its file: what is no tensor with its bytes, a chunk with its zip's heads or as a
-    hole."""
+    """storage_data, and of each rank its file: what is no tensor with its bytes, a chunk as a hole, or as what `heads`
+    makes of its key and shape: an archive of the same size."""
     count, tensors = 0, []
 
     def batch():
@@ -348,7 +348,7 @@ def put_places(s, titan, run, heads):
         cuts = list(titan.chunks(shape, rows))
         made = {n: titan.chunk((n, *shape[1:])) for _, n in cuts}
         end = number(0) * (len(shape) - 1) + dims_end(len(shape)) + b"ub"
-        tensors.append((string(key) + b"\x94", cuts, made, end))
+        tensors.append((string(key) + b"\x94", cuts, made, end, key, shape[1:]))
     for r in range(titan.ranks):
         path, at = f"__{r}_0.distcp", 0
         with open(run / path, "wb") as f:
@@ -364,7 +364,7 @@ def put_places(s, titan, run, heads):
             info = known[FILES, "_StorageInfo"] + b")\x81\x94}\x94(" + known["relative_path"] + known[path] + \
                 known["offset"]
             length = known["length"]
-            for fqn, cuts, archives, end in tensors:
+            for fqn, cuts, archives, end, key, rest in tensors:
                 if r >= len(cuts):
                     continue
                 row, n = cuts[r]
@@ -372,14 +372,16 @@ def put_places(s, titan, run, heads):
                 batch()
                 s.put(head + fqn + index + number(row) + end + info + number(at) + length + number(made.at) + b"ub", 8)
                 if heads:
-                    made.copy_to(f, at)
+                    heads(key, (n, *rest)).copy_to(f, at)
                 at += made.at
             f.truncate(at)
     s.put(b"u")
 
 
 def write_dcp(run, ranks, layers, hidden, heads):
+    """heads: True, as of tensors that are zero; or what makes an archive of a key and a shape."""
     titan = Titan(ranks, layers, hidden)
+    heads = (lambda key, shape: titan.chunk(shape)) if heads is True else heads
     run.mkdir(parents=True)
     with open(run / ".metadata", "wb") as f:
         s = Stream(f)

@@ -5,7 +5,7 @@
 #   BENCH_MACHINE  name of the results' file. Default: the processor's model
 #   BENCH_PYTHON   an interpreter that has torch and safetensors, for the peers. Default: the first of
 #                  .venv, venv and python3 that can import torch
-#   BENCH_ONLY     a list out of: hash parse read open reshard groups schedule rng remap dcp peers sizes slow
+#   BENCH_ONLY     a list out of: hash parse read open reshard groups schedule rng remap dcp peers sizes slow far
 #   BENCH_REPEATS  how often each figure is taken
 #   MEGATRON_SRC   a source tree of Megatron-LM, for its own converter. Default: none
 #   BENCH_KEEP     not empty: the inputs stay (18 GiB)
@@ -14,7 +14,7 @@ set -eu
 cc=${CC:-cc}
 flags=${CFLAGS:--O2}
 tool=${CKPTRESUME:-./ckptresume}
-all="hash parse read open reshard groups schedule rng remap dcp peers sizes slow"
+all="hash parse read open reshard groups schedule rng remap dcp peers sizes slow far"
 only=${BENCH_ONLY:-$all}
 here=$(dirname "$0")
 cd "$here/.."
@@ -54,7 +54,7 @@ reshard() { # input, name, flags
 
 mkdir -p "$build" bench/results "$BENCH_DATA"
 [ -n "${BENCH_KEEP:-}" ] || trap 'rm -rf "$BENCH_DATA"' EXIT
-for b in hash parse read open reshard groups schedule rng remap dcp part slow; do
+for b in hash parse read open reshard groups schedule rng remap dcp part slow far; do
     case $b in reshard | part) wants dcp || wants $b || continue ;; *) wants $b || continue ;; esac
     $cc -std=c99 $flags -I. -o "$build/$b" "bench/$b.c" -lm -lpthread
 done
@@ -121,6 +121,7 @@ report() {
         "$build/slow" "$BENCH_DATA/small" "$BENCH_DATA/small-out" 48
         done_with small small-out
     fi
+    if wants far && [ -x "$tool" ]; then python3 bench/far.py "$tool" "$build/far" "$BENCH_DATA"; fi
     if wants sizes && [ -x "$tool" ]; then python3 bench/sizes.py "$tool" "$BENCH_DATA"; fi
 }
 
