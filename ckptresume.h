@@ -2756,6 +2756,7 @@ typedef struct ckr__ctx {
     uint32_t    n_nodes;
     ckr__file  *files;
     uint32_t    n_files, cap_files, n_parked;
+    void       *os_pool;       /* of the default hooks                                  */
     const char *home;          /* relative paths are from here; NULL: from where the program is */
     ckr__slice *slices;        /* those that were opened                               */
     uint64_t    n_slices;
@@ -3301,7 +3302,46 @@ typedef struct ckr__os_file {
     dev_t    dev;              /* a parked file is reopened only as the one that it was */
     ino_t    ino;
     char    *path;             /* from the root, whatever directory the program goes to */
+    struct ckr__os_pool *pool; /* which may park it while nobody uses it, or NULL        */
+    struct ckr__os_file *newer, *older;        /* of those that are open in the pool    */
+    uint32_t users;            /* threads that read it now                              */
 } ckr__os_file;
+
+/* The files that a context reads: those that were used last stay open. */
+typedef struct ckr__os_pool {
+#if !defined(CKPTRESUME_NO_THREADS)
+    pthread_mutex_t lock;
+#else
+    char lock;                 /* threads may be the caller's own                       */
+#endif
+    ckr__os_file *newest, *oldest;
+    uint32_t n;
+    bool full;                 /* one had to be closed for another: the rest is opened when read */
+} ckr__os_pool;
+
+#define CKR__OPEN_FILES 768u   /* of one context: leaves numbers below select's 1,024        */
+
+static void ckr__os_enter(ckr__os_pool *p)
+{
+#if !defined(CKPTRESUME_NO_THREADS)
+    pthread_mutex_lock(&p->lock);
+#elif defined(__GNUC__)
+    while (__atomic_test_and_set(&p->lock, __ATOMIC_ACQUIRE)) {}
+#else
+    (void)p;
+#endif
+}
+
+static void ckr__os_leave(ckr__os_pool *p)
+{
+#if !defined(CKPTRESUME_NO_THREADS)
+    pthread_mutex_unlock(&p->lock);
+#elif defined(__GNUC__)
+    __atomic_clear(&p->lock, __ATOMIC_RELEASE);
+#else
+    (void)p;
+#endif
+}
 
 /* open(2). No waiting for the other end of a pipe; no descriptor in programs that are started. */
 static int ckr__os_fd(const char *path, int flags)
@@ -3317,15 +3357,96 @@ static int ckr__os_fd(const char *path, int flags)
     return fd;
 }
 
-/* Descriptors are the program's, too: a file that is opened when few are left is parked at once.
-   The system gives the lowest free number, which tells how many there are below it. */
-static bool ckr__os_few(int fd)
+/* Descriptors are the program's, too: when few are left a pool keeps fewer files open, and a file
+   without one is parked at once. The system gives the lowest free number, which tells how many
+   there are below it. */
+static uint64_t ckr__os_limit(void)
+{
+    struct rlimit most;
+    if (getrlimit(RLIMIT_NOFILE, &most) != 0 || most.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
+    return (uint64_t)most.rlim_cur;
+}
+
+static bool ckr__os_few(int fd, uint64_t limit)
 {
     const uint64_t spare = 80;                 /* our threads' and the program's own            */
-    struct rlimit most;
-    if (getrlimit(RLIMIT_NOFILE, &most) != 0 || most.rlim_cur == RLIM_INFINITY) return false;
-    uint64_t limit = (uint64_t)most.rlim_cur;
-    return (uint64_t)fd + (limit > 4 * spare ? spare : limit / 2) >= limit;
+    return (uint64_t)fd >= limit - (limit > 4 * spare ? spare : limit / 2);
+}
+
+/* How many files a pool keeps open, where the last one got this descriptor. */
+static uint32_t ckr__os_most(int fd)
+{
+    const uint64_t limit = ckr__os_limit();
+    if (!ckr__os_few(fd, limit)) return CKR__OPEN_FILES;
+    return limit < 16 ? 1 : limit < 128 ? (uint32_t)(limit / 8) : 16;
+}
+
+/* Out of the list of those that are open, or to its front; the pool is entered. */
+static void ckr__os_unlink(ckr__os_pool *p, ckr__os_file *f)
+{
+    *(f->newer ? &f->newer->older : &p->newest) = f->older;
+    *(f->older ? &f->older->newer : &p->oldest) = f->newer;
+    f->newer = f->older = NULL;
+    p->n--;
+}
+
+static void ckr__os_front(ckr__os_pool *p, ckr__os_file *f)
+{
+    f->older = p->newest;
+    *(f->older ? &f->older->newer : &p->oldest) = f;
+    p->newest = f;
+    p->n++;
+}
+
+/* Closes the one that was not used for longest, where more than `most` are open. False: none. */
+static bool ckr__os_evict(ckr__os_pool *p, uint32_t most)
+{
+    int fd = -1;
+    ckr__os_enter(p);
+    ckr__os_file *f = p->n > most ? p->oldest : NULL;
+    while (f && f->users) f = f->newer;
+    if (f) {
+        ckr__os_unlink(p, f);
+        fd = f->fd;
+        f->fd = -1;
+    }
+    ckr__os_leave(p);
+    if (fd >= 0) close(fd);
+    return fd >= 0;
+}
+
+/* A file that was just opened. One pool for each context, made with its first file. */
+static void ckr__os_join(void **pool, void *file)
+{
+    ckr__os_file *f = (ckr__os_file *)file;
+    ckr__os_pool *p = (ckr__os_pool *)*pool;
+    if (!p) {
+        p = (ckr__os_pool *)malloc(sizeof *p);
+        if (p) memset(p, 0, sizeof *p);
+#if !defined(CKPTRESUME_NO_THREADS)
+        if (p && pthread_mutex_init(&p->lock, NULL) != 0) {
+            free(p);
+            p = NULL;
+        }
+#endif
+        if (!p) return;
+        *pool = p;
+    }
+    f->pool = p;
+    if (f->fd < 0) return;
+    const uint32_t most = ckr__os_most(f->fd);
+    ckr__os_enter(p);
+    ckr__os_front(p, f);
+    ckr__os_leave(p);
+    while (ckr__os_evict(p, most)) p->full = true;
+}
+
+static void ckr__os_pool_free(void *pool)
+{
+#if !defined(CKPTRESUME_NO_THREADS)
+    if (pool) pthread_mutex_destroy(&((ckr__os_pool *)pool)->lock);
+#endif
+    free(pool);
 }
 
 static void ckr__os_park(CKR__USER, void *file)
@@ -3352,6 +3473,7 @@ static ckr__os_file *ckr__os_file_new(const char *path)
     const size_t n = strlen(path) + 1, k = dir && dir[0] == '/' ? strlen(dir) + 1 : 0;
     ckr__os_file *f = (ckr__os_file *)malloc(sizeof *f + k + n);
     if (!f) return NULL;
+    memset(f, 0, sizeof *f);
     f->path = (char *)(f + 1);
     if (k) memcpy(f->path, dir, k - 1);
     if (k) f->path[k - 1] = '/';
@@ -3359,52 +3481,81 @@ static ckr__os_file *ckr__os_file_new(const char *path)
     return f;
 }
 
-static int32_t ckr__os_open(CKR__USER, const char *path, bool create, void **file, uint64_t *size)
+static int32_t ckr__os_made(const char *path, int fd, bool create, const struct stat *st,
+                            void **file, uint64_t *size)
 {
-    struct stat st;
-    int32_t e = 0;
-    const int fd = ckr__os_fd(path, create ? O_RDWR | O_CREAT | O_EXCL : O_RDONLY);
-    if (fd < 0) return errno;
-    if (fstat(fd, &st) != 0) e = errno;
-    else if (!S_ISREG(st.st_mode)) e = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+    int32_t e = S_ISREG(st->st_mode) ? 0 : S_ISDIR(st->st_mode) ? EISDIR : EINVAL;
     ckr__os_file *f = e ? NULL : ckr__os_file_new(path);
     if (!f) {
-        close(fd);
+        if (fd >= 0) close(fd);
         return e ? e : ENOMEM;
     }
     f->fd = fd;
     f->write = create;
-    f->size = (uint64_t)st.st_size;
-    f->dev = st.st_dev;
-    f->ino = st.st_ino;
-    if (ckr__os_few(fd)) ckr__os_park(NULL, f);
+    f->size = (uint64_t)st->st_size;
+    f->dev = st->st_dev;
+    f->ino = st->st_ino;
     *file = f;
     *size = f->size;
     return 0;
 }
 
+static int32_t ckr__os_open(CKR__USER, const char *path, bool create, void **file, uint64_t *size)
+{
+    struct stat st;
+    const int fd = ckr__os_fd(path, create ? O_RDWR | O_CREAT | O_EXCL : O_RDONLY);
+    if (fd < 0) return errno;
+    if (fstat(fd, &st) != 0) {
+        const int32_t e = errno;
+        close(fd);
+        return e;
+    }
+    const int32_t r = ckr__os_made(path, fd, create, &st, file, size);
+    if (!r && ckr__os_few(fd, ckr__os_limit())) ckr__os_park(NULL, *file);
+    return r;
+}
+
 static int32_t ckr__os_share(CKR__USER, const char *path, uint64_t size, void **file)
 {
     struct stat st;
-    ckr__os_file *f = ckr__os_file_new(path);
-    int32_t e = 0;
-    if (!f) return ENOMEM;
-    f->fd = ckr__os_fd(path, O_RDWR | O_CREAT);
-    if (f->fd < 0 || fstat(f->fd, &st) != 0) e = errno;
-    else if (!S_ISREG(st.st_mode)) e = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
-    else if ((uint64_t)st.st_size < size && ftruncate(f->fd, (off_t)size) != 0) e = errno;
-    if (e) {
-        if (f->fd >= 0) close(f->fd);
-        free(f);
-        return e;
+    const int fd = ckr__os_fd(path, O_RDWR | O_CREAT);
+    int32_t r = 0;
+    if (fd < 0) return errno;
+    if (fstat(fd, &st) != 0) r = errno;
+    else if (S_ISREG(st.st_mode) && (uint64_t)st.st_size < size) {
+        st.st_size = (off_t)size;
+        if (ftruncate(fd, st.st_size) != 0) r = errno;
     }
-    f->write = true;
-    f->size = (uint64_t)st.st_size > size ? (uint64_t)st.st_size : size;
-    f->dev = st.st_dev;
-    f->ino = st.st_ino;
-    if (ckr__os_few(f->fd)) ckr__os_park(NULL, f);
-    *file = f;
-    return 0;
+    if (r) {
+        close(fd);
+        return r;
+    }
+    r = ckr__os_made(path, fd, true, &st, file, &size);
+    if (!r && ckr__os_few(fd, ckr__os_limit())) ckr__os_park(NULL, *file);
+    return r;
+}
+
+/* For reading, by a context with a pool: where that is full, no more than looked at now. */
+static int32_t ckr__os_open_in(void **pool, const char *path, void **file, uint64_t *size)
+{
+    struct stat st;
+    int fd = -1;
+    if (*pool && ((ckr__os_pool *)*pool)->full) {
+        if (faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) != 0 || stat(path, &st) != 0) return errno;
+    } else {
+        while ((fd = ckr__os_fd(path, O_RDONLY)) < 0)
+            if ((errno != EMFILE && errno != ENFILE) || !*pool ||
+                !ckr__os_evict((ckr__os_pool *)*pool, 0))
+                return errno;
+        if (fstat(fd, &st) != 0) {
+            const int32_t e = errno;
+            close(fd);
+            return e;
+        }
+    }
+    const int32_t r = ckr__os_made(path, fd, false, &st, file, size);
+    if (!r) ckr__os_join(pool, *file);
+    return r;
 }
 
 /* n bytes into dst, or out of src. */
@@ -3424,34 +3575,93 @@ static int32_t ckr__os_transfer(int fd, uint64_t offset, void *dst, const void *
     return 0;
 }
 
-/* A file's descriptor; a parked one's is opened for this one call, so that threads need no lock.
-   Where all are taken, those of our other threads come back soon; the program's own may not. */
-static int32_t ckr__os_take(const ckr__os_file *f, int *fd)
+/* The descriptor of a file that its pool has open, whose user this thread becomes. */
+static bool ckr__os_use(ckr__os_file *f, int *fd)
+{
+    ckr__os_pool *p = f->pool;
+    *fd = -1;
+    if (!p) {
+        *fd = f->fd;
+        return f->fd >= 0;
+    }
+    ckr__os_enter(p);
+    if (f->fd >= 0) {
+        f->users++;
+        *fd = f->fd;
+        if (p->newest != f) {
+            ckr__os_unlink(p, f);
+            ckr__os_front(p, f);
+        }
+    }
+    ckr__os_leave(p);
+    return *fd >= 0;
+}
+
+/* A parked file was opened again: its pool keeps the descriptor, unless another thread was faster.
+   */
+static void ckr__os_keep(ckr__os_file *f, int *fd)
+{
+    ckr__os_pool *p = f->pool;
+    int spare = -1;
+    if (!p) return;
+    ckr__os_enter(p);
+    f->users++;
+    if (f->fd >= 0) {
+        spare = *fd;
+        *fd = f->fd;
+    } else {
+        f->fd = *fd;
+        ckr__os_front(p, f);
+    }
+    ckr__os_leave(p);
+    if (spare >= 0) close(spare);
+    const uint32_t most = ckr__os_most(*fd);
+    while (ckr__os_evict(p, most)) {}
+}
+
+/* A file's descriptor, until ckr__os_drop. A parked one's is opened; one without a pool for this
+   call alone. Where all are taken, another file of the pool is closed, and those of our other
+   threads come back soon; the program's own may not. */
+static int32_t ckr__os_take(ckr__os_file *f, int *fd)
 {
     const struct timespec nap = { 0, 1000000 };
     struct stat st;
     int tries = 0;
-    *fd = f->fd;
-    if (f->fd >= 0) return 0;
+    if (ckr__os_use(f, fd)) return 0;
     while ((*fd = ckr__os_fd(f->path, f->write ? O_RDWR : O_RDONLY)) < 0) {
-        if ((errno != EMFILE && errno != ENFILE) || ++tries > 2000) return errno;
+        if (errno != EMFILE && errno != ENFILE) return errno;
+        if (f->pool && ckr__os_evict(f->pool, 0)) continue;
+        if (++tries > 2000) return EMFILE;
         nanosleep(&nap, NULL);
     }
     if (fstat(*fd, &st) == 0 && st.st_dev == f->dev && st.st_ino == f->ino &&
-        (f->write || (uint64_t)st.st_size == f->size))
+        (f->write || (uint64_t)st.st_size == f->size)) {
+        ckr__os_keep(f, fd);
         return 0;
+    }
     close(*fd);
     return ESTALE;
 }
 
+static void ckr__os_drop(ckr__os_file *f, int fd)
+{
+    if (f->pool) {
+        ckr__os_enter(f->pool);
+        f->users--;
+        ckr__os_leave(f->pool);
+    } else if (fd != f->fd) {
+        close(fd);
+    }
+}
+
 static int32_t ckr__os_read(CKR__USER, void *file, uint64_t offset, void *dst, size_t n)
 {
-    const ckr__os_file *f = (const ckr__os_file *)file;
+    ckr__os_file *f = (ckr__os_file *)file;
     int fd;
     int32_t r = ckr__os_take(f, &fd);
     if (r) return r;
     r = ckr__os_transfer(fd, offset, dst, NULL, n);
-    if (fd != f->fd) close(fd);
+    ckr__os_drop(f, fd);
     return r;
 }
 
@@ -3459,7 +3669,7 @@ static int32_t ckr__os_read(CKR__USER, void *file, uint64_t offset, void *dst, s
    thread, and taken where it is ours, so that EFBIG is told instead. */
 static int32_t ckr__os_write(CKR__USER, void *file, uint64_t offset, const void *src, size_t n)
 {
-    const ckr__os_file *f = (const ckr__os_file *)file;
+    ckr__os_file *f = (ckr__os_file *)file;
     sigset_t large, was, before, after;
     int fd, number;
     int32_t r = ckr__os_take(f, &fd);
@@ -3474,24 +3684,29 @@ static int32_t ckr__os_write(CKR__USER, void *file, uint64_t offset, const void 
         sigismember(&before, SIGXFSZ) != 1)
         sigwait(&large, &number);
     ckr__os_mask(SIG_SETMASK, &was, NULL);
-    if (fd != f->fd) close(fd);
+    ckr__os_drop(f, fd);
     return r;
 }
 
 static int32_t ckr__os_sync(CKR__USER, void *file)
 {
-    const ckr__os_file *f = (const ckr__os_file *)file;
+    ckr__os_file *f = (ckr__os_file *)file;
     int fd;
     int32_t r = ckr__os_take(f, &fd);
     if (r) return r;
     r = fsync(fd) == 0 ? 0 : errno;
-    if (fd != f->fd) close(fd);
+    ckr__os_drop(f, fd);
     return r;
 }
 
 static void ckr__os_close(CKR__USER, void *file)
 {
     ckr__os_file *f = (ckr__os_file *)file;
+    if (f->fd >= 0 && f->pool) {
+        ckr__os_enter(f->pool);
+        ckr__os_unlink(f->pool, f);
+        ckr__os_leave(f->pool);
+    }
     if (f->fd >= 0) close(f->fd);
     free(f);
 }
@@ -3789,6 +4004,17 @@ static void ckr__os_park(CKR__USER, void *file)
     (void)file;                /* handles are not scarce                                */
 }
 
+static int32_t ckr__os_open_in(void **pool, const char *path, void **file, uint64_t *size)
+{
+    (void)pool;
+    return ckr__os_open(NULL, path, false, file, size);
+}
+
+static void ckr__os_pool_free(void *pool)
+{
+    (void)pool;
+}
+
 /* Only a handle that may write can flush, and what is synced was opened again to be read. */
 static int32_t ckr__os_sync(CKR__USER, void *file)
 {
@@ -3987,8 +4213,6 @@ static ckr_io ckr__default_io(void)
     return io;
 }
 
-#define CKR__OPEN_FILES 256    /* not parked at a time: below the usual limits on descriptors  */
-
 /* Where the program is: it may go elsewhere while a checkpoint is open, whose paths are from here.
    NULL: the hooks are the caller's, or it cannot be told. */
 static ckr_result ckr__home(ckr__ctx *c, const char **home)
@@ -4012,6 +4236,8 @@ static const char *ckr__path_from(ckr__ctx *c, const char *home, const char *pat
     return home && path[0] && path[0] != '/' ? ckr__printf(c, "%s/%s", home, path) : path;
 }
 
+#define CKR__PARK_FROM 256     /* files open through a caller's hooks: below the usual limits */
+
 /* Opens `path` for reading and gives it an index. */
 static ckr_result ckr__file_open(ckr__ctx *c, const char *path, uint32_t *index)
 {
@@ -4027,6 +4253,10 @@ static ckr_result ckr__file_open(ckr__ctx *c, const char *path, uint32_t *index)
     const char *from = f.path ? ckr__path_from(c, c->home, path) : NULL;
     if (!from) return ckr__oom(c);
     for (;;) {
+        if (c->env.io.open_fn == ckr__os_open) {
+            sys = ckr__os_open_in(&c->os_pool, from, &f.handle, &f.size);
+            break;
+        }
         sys = c->env.io.open_fn(c->env.io.user, from, false, &f.handle, &f.size);
         if ((sys != EMFILE && sys != ENFILE) || !c->env.io.park_fn || c->n_parked == c->n_files)
             break;
@@ -4035,7 +4265,8 @@ static ckr_result ckr__file_open(ckr__ctx *c, const char *path, uint32_t *index)
     if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys);
     *index = c->n_files;
     c->files[c->n_files++] = f;
-    if (c->env.io.park_fn && c->n_files - c->n_parked > CKR__OPEN_FILES)
+    if (c->env.io.park_fn && c->env.io.open_fn != ckr__os_open &&
+        c->n_files - c->n_parked > CKR__PARK_FROM)
         c->env.io.park_fn(c->env.io.user, c->files[c->n_parked++].handle);
     return CKR_OK;
 }
@@ -4486,6 +4717,8 @@ static void ckr__ctx_free(ckr__ctx *c)
     for (uint32_t i = 0; i < c->n_files; i++)
         if (c->files[i].handle && !c->files[i].borrowed)
             c->env.io.close_fn(c->env.io.user, c->files[i].handle);
+    ckr__os_pool_free(c->os_pool);
+    c->os_pool = NULL;
     ckr__arena_free(c);
     c->n_files = 0;
     errno = was;
@@ -27744,8 +27977,7 @@ static ckr_result ckr__pickle_write(ckr__ctx *c, ckr__out_file *f, ckr__buf *out
      bytes, late, entry       the entry's data descriptor (CRC and sizes), right behind the entry
      bytes, late, entry NULL  the end of a torch archive: serialization id and directory
 
-   Late bytes are zero until ckr__image_finish, which needs every entry's crc; an engine that has
-   one entry's crc already can make that entry's descriptor itself with ckr__image_descriptor.
+   Late bytes are zero until ckr__late_fill, which needs the crcs of the entries that they tell of.
 
    The torch archive is a zip as torch 2.15 writes it, byte for byte: stored records, data.pkl,
    .format_version, .storage_alignment, byteorder, data/0.., version, .data/serialization_id, each
@@ -28436,22 +28668,6 @@ static void ckr__image_descriptor(const ckr__seg *seg, uint8_t *out)
     ckr__pack_zip_descriptor(out, (uint32_t)seg->size, seg->entry->crc, seg->entry->n_bytes);
 }
 
-/* Every entry's crc is known: fills all late segments. */
-static void ckr__image_finish(ckr__image *img)
-{
-    for (uint64_t k = 0; k < (img->n_parts ? img->n_parts : 1); k++) {
-        ckr__image *x = img->n_parts ? img->parts[k] : img;
-        uint8_t *o = x->late;
-        for (uint64_t i = 0; i < x->n_segs; i++) {
-            const ckr__seg *s = &x->segs[i];
-            if (!s->late) continue;
-            if (s->entry) ckr__image_descriptor(s, o);
-            else ckr__pack_torch_tail(x, s->offset, o);
-            o += s->size;
-        }
-    }
-}
-
 /* >>write.dcp ----------------------------------------------------------------- */
 /* `.metadata` from an index: protocol 2, the classes where torch has them since 2.3, no path, no
    identifier and no time in it, so that equal checkpoints are equal files. */
@@ -28670,6 +28886,7 @@ CKR__COLD_END
 #define CKR__LINE  ((size_t)64)         /* of cache: more room, to begin anywhere in one         */
 #define CKR__BESIDE                                                                                \
     (CKR__BLOCK + 2 * CKR__LINE + 2 * CKR__RUN_PART) /* a worker's memory but its window */
+#define CKR__RUNS(window) ((window) / 32)       /* bytes of the list of runs that wait for it  */
 #define CKR__NEAR  ((uint64_t)1 << 11)  /* bytes that cost no more to read than a call does      */
 #define CKR__DIRECT ((uint64_t)1 << 16) /* bytes from which a run is read to where it goes       */
 #define CKR__WINDOW ((uint64_t)7 << 19) /* bytes of destination per task; 4 MiB with the rest    */
@@ -28689,6 +28906,14 @@ typedef struct ckr__op {
     bool              no_sum;  /* another op adds these elements to the digest           */
     bool              swap;    /* the destination has the other byte order than this machine */
 } ckr__op;
+
+/* A run of n elements that waits to be read: in the order of the files' bytes, not of the
+   destination's, in which neighbours of one file may lie far from each other. */
+typedef struct ckr__pending {
+    const ckr__op *op;
+    uint64_t a, l, n;
+    uint8_t *dst;
+} ckr__pending;
 
 static int64_t ckr__row_major(uint32_t n_dims, const int64_t *shape, uint32_t axis)
 {
@@ -28844,6 +29069,9 @@ typedef struct ckr__lane {
     size_t     most;
     uint32_t   block_file[2];
     uint64_t   block_at[2], block_n[2];
+    ckr__pending *runs;        /* at most max_runs, or NULL: none waits                 */
+    uint32_t   n_runs, max_runs;
+    uint64_t   reach;          /* how far what waits goes on in the file; 0: not known  */
     uint8_t   *temp;           /* CKR__RUN_PART bytes twice, for casts and comparison     */
     uint64_t (*sums)[2];       /* [tensor index][2], or NULL: no digest                 */
     ckr__gather *gather;       /* what takes the sums instead, and more                 */
@@ -28886,8 +29114,8 @@ static bool ckr__lane_read(ckr__lane *w, int side, const ckr_piece *p, uint64_t 
 static uint64_t ckr__ahead(const ckr__lane *w, int side, uint32_t file, uint64_t at, uint64_t want)
 {
     const uint64_t end = w->block_at[side] + w->block_n[side];
-    uint64_t reach = want;
-    if (w->block_file[side] == file && at >= end && at - end < CKR__NEAR &&
+    uint64_t reach = side == 0 && w->reach > at && w->reach - at > want ? w->reach - at : want;
+    if (!w->reach && w->block_file[side] == file && at >= end && at - end < CKR__NEAR &&
         reach < 2 * w->block_n[side])
         reach = 2 * w->block_n[side];
     return reach < w->most ? reach : w->most;
@@ -29200,6 +29428,76 @@ static bool ckr__run_copy(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t 
     return true;
 }
 
+/* By file and place. Shell's sort: in place, and at its best where most is in order. */
+static void ckr__runs_sort(ckr__pending *r, uint32_t n)
+{
+    static const uint16_t gaps[] = { 301, 132, 57, 23, 10, 4, 1 };
+    for (size_t g = 0; g < sizeof gaps / sizeof *gaps; g++)
+        for (uint32_t gap = gaps[g], i = gap; i < n; i++) {
+            const ckr__pending x = r[i];
+            uint32_t k = i;
+            for (; k >= gap; k -= gap) {
+                const ckr__pending *y = &r[k - gap];
+                const uint32_t file = y->op->pa->file, own = x.op->pa->file;
+                if (file < own || (file == own && y->a <= x.a)) break;
+                r[k] = *y;
+            }
+            r[k] = x;
+        }
+}
+
+/* Runs what waits: neighbours in a file are read at once, with what little lies between them. */
+static bool ckr__runs_flush(ckr__lane *w)
+{
+    /* a call of the caller's own may go to a network */
+    const uint64_t near = (w->src->env.io.read_fn == ckr__os_read ? 8 : 32) * CKR__NEAR;
+    const uint32_t n = w->n_runs;
+    uint32_t last = 0;         /* of the neighbours                                     */
+    bool ok = true;
+    ckr__runs_sort(w->runs, n);
+    for (uint32_t i = 0; i < n && ok; i++) {
+        const ckr__pending *r = &w->runs[i];
+        if (i == 0 || i > last) {
+            w->reach = r->a + r->n * ckr_dtype_size(r->op->pa->dtype);
+            for (last = i; last + 1 < n; last++) {
+                const ckr__pending *next = r + (last + 1 - i);
+                const uint64_t end = next->a + next->n * ckr_dtype_size(next->op->pa->dtype);
+                if (next->op->pa->file != r->op->pa->file ||
+                    (next->a > w->reach && next->a - w->reach > near) || end - r->a > w->most)
+                    break;
+                if (end > w->reach) w->reach = end;
+            }
+        }
+        ok = ckr__run_copy(w, r->op, r->a, r->l, r->dst, (int64_t)r->n);
+    }
+    w->n_runs = 0;
+    w->reach = 0;
+    return ok;
+}
+
+/* Of the many short runs of one op each lies behind the one before: they gain nothing. */
+static bool ckr__run_waits(const ckr__lane *w, const ckr__op *op, const uint8_t *dst,
+                           uint64_t bytes)
+{
+    return w->runs && dst && op->pa->file != CKR_NO_FILE && bytes < CKR__DIRECT &&
+           (!op->n_dims || bytes >= 1024);
+}
+
+static bool ckr__run_any(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst,
+                         int64_t n)
+{
+    if (!ckr__run_waits(w, op, dst, (uint64_t)n * ckr_dtype_size(op->pa->dtype)))
+        return ckr__run_copy(w, op, a, l, dst, n);
+    if (w->n_runs == w->max_runs && !ckr__runs_flush(w)) return false;
+    ckr__pending *r = &w->runs[w->n_runs++];
+    r->op = op;
+    r->a = a;
+    r->l = l;
+    r->n = (uint64_t)n;
+    r->dst = dst;
+    return true;
+}
+
 /* An integer of this machine's. */
 static uint64_t ckr__host_word(const uint8_t *p, size_t n)
 {
@@ -29393,8 +29691,8 @@ static bool ckr__op_walk(ckr__lane *w, const ckr__op *op, uint32_t axis, const u
             return ckr__run_compare(w, op, at[0] + skip * ea,
                                     at[1] + skip * ckr_dtype_size(op->pb->dtype),
                                     at[3] + skip * ckr_dtype_size(op->logical), (int64_t)n);
-        return ckr__run_copy(w, op, at[0] + skip * ea, at[3] + skip * ckr_dtype_size(op->logical),
-                             dst ? dst + (at[2] + skip * ed - w0) : NULL, (int64_t)n);
+        return ckr__run_any(w, op, at[0] + skip * ea, at[3] + skip * ckr_dtype_size(op->logical),
+                            dst ? dst + (at[2] + skip * ed - w0) : NULL, (int64_t)n);
     }
     int64_t last = op->count[axis];
     if (op->d[axis] > 0) {
@@ -29437,6 +29735,7 @@ static void ckr__crew_free(ckr__crew *w)
         ckr__heap_free(w->c, l->block[0], l->most + CKR__LINE);
         ckr__heap_free(w->c, l->block[1], l->most + CKR__LINE);
         ckr__heap_free(w->c, l->temp, 2 * (size_t)CKR__RUN_PART);
+        ckr__heap_free(w->c, l->runs, l->max_runs * sizeof *l->runs);
         ckr__heap_free(w->c, l->sums, (size_t)w->n_tensors * sizeof *l->sums);
     }
     ckr__heap_free(w->c, w->lanes, w->n * sizeof *w->lanes);
@@ -32737,7 +33036,8 @@ static ckr_result ckr__plan_count(ckr_plan *p)
     /* a worker that writes has its window and what is beside it, and three lists of sums */
     facts->peak_bytes =
         p->src->ctx.arena_bytes + c->arena_bytes + beside +
-        c->env.parallel.n_threads * (facts->window_bytes + CKR__BESIDE + sizeof(ckr__lane) +
+        c->env.parallel.n_threads * (facts->window_bytes + CKR__RUNS(facts->window_bytes) +
+                                     CKR__BESIDE + sizeof(ckr__lane) +
                                      48 * (p->src->state.n_tensors + 1));
     return CKR_OK;
 }
@@ -32780,14 +33080,14 @@ static void ckr__plan_target(ckr_plan *p, const ckr_state *s)
    than one. */
 static ckr_result ckr__plan_window(ckr_plan *p, uint64_t max_bytes)
 {
-    const uint64_t fixed = CKR__BESIDE, least = 61440;
+    const uint64_t fixed = CKR__BESIDE, least = 61440 + CKR__RUNS(61440);
     uint32_t *lanes = &p->ctx.env.parallel.n_threads;
     uint64_t w = CKR__WINDOW;
     if (max_bytes) {
         if (max_bytes < fixed + least)
             return ckr__cap_small(&p->ctx, "max_bytes", max_bytes, fixed + least);
         while (*lanes > 1 && max_bytes / *lanes < fixed + least) --*lanes;
-        w = (max_bytes / *lanes - fixed) & ~(uint64_t)4095;
+        w = (max_bytes / *lanes - fixed) / 33 * 32 & ~(uint64_t)4095;
     }
     p->facts.window_bytes = w < CKR__WINDOW ? w : CKR__WINDOW;
     return CKR_OK;
@@ -33960,17 +34260,25 @@ static uint64_t ckr__seg_find(const ckr__image *img, uint64_t at)
     return lo;
 }
 
-/* The part [w0, w1) of an entry into `dst`, with its digest sums; w0 and w1 count from the entry's
-   start. */
-static bool ckr__win_entry(ckr__write *w, uint32_t lane, const ckr_entry *e, uint64_t w0,
-                           uint64_t w1, uint8_t *dst)
+/* The part [w0, w1) of an entry into `dst`; w0 and w1 count from the entry's start. Some of it
+   waits for ckr__runs_flush. */
+static bool ckr__win_entry(ckr__lane *l, const ckr_entry *e, uint64_t w0, uint64_t w1,
+                           uint8_t *dst)
+{
+    const ckr__fill *f = (const ckr__fill *)e->ops;
+    if (f->zero) memset(dst, 0, (size_t)(w1 - w0));
+    for (uint64_t i = 0; i < f->n_ops; i++)
+        if (!ckr__op_run(l, &f->ops[i], w0, w1, dst)) return false;
+    return true;
+}
+
+/* The digest sums of that part, once it is there. */
+static bool ckr__win_seen(ckr__write *w, uint32_t lane, const ckr_entry *e, uint64_t w0,
+                          uint64_t w1, uint8_t *dst)
 {
     ckr__lane *l = &w->crew.lanes[lane];
     const ckr__fill *f = (const ckr__fill *)e->ops;
     uint64_t (*sums)[2] = l->sums, i, read;
-    if (f->zero) memset(dst, 0, (size_t)(w1 - w0));
-    for (i = 0; i < f->n_ops; i++)
-        if (!ckr__op_run(l, &f->ops[i], w0, w1, dst)) return false;
     l->window = dst;
     l->window_at = w0;
     l->sums = w->seen[lane];
@@ -33982,47 +34290,126 @@ static bool ckr__win_entry(ckr__write *w, uint32_t lane, const ckr_entry *e, uin
     return true;
 }
 
+/* A segment's part of a window. */
+typedef struct ckr__win_seg {
+    const ckr__seg *s;
+    uint64_t a, e;             /* of the file                                           */
+    uint8_t *dst;
+} ckr__win_seg;
+
+/* The next one from segment *i on; false: there is no other. */
+static bool ckr__win_next(const ckr__image *img, const ckr__win *win, uint8_t *buf, uint64_t *i,
+                          ckr__win_seg *x)
+{
+    for (; *i < img->n_segs && img->segs[*i].offset < win->end; ++*i) {
+        x->s = &img->segs[*i];
+        x->a = x->s->offset > win->begin ? x->s->offset : win->begin;
+        x->e = x->s->offset + x->s->size < win->end ? x->s->offset + x->s->size : win->end;
+        x->dst = buf + (x->a - win->begin);
+        if (x->e <= x->a) continue;
+        ++*i;
+        return true;
+    }
+    return false;
+}
+
+/* What is read, and the literal bytes, into the buffer; where it was written already, what else its
+   literal bytes should be is told. */
+static bool ckr__win_fill(ckr__write *w, ckr__lane *l, const ckr__image *img, const ckr__win *win,
+                          uint8_t *buf)
+{
+    uint64_t i = ckr__seg_find(img, win->begin);
+    ckr__win_seg x;
+    while (ckr__win_next(img, win, buf, &i, &x)) {
+        const uint64_t at = x.a - x.s->offset, n = x.e - x.a;
+        if (x.s->entry && !x.s->late) {
+            if (!w->verify && !ckr__win_entry(l, x.s->entry, at, at + n, x.dst)) return false;
+        } else if (!w->verify) {
+            memcpy(x.dst, x.s->bytes + at, (size_t)n);
+        } else if (!x.s->late && memcmp(x.dst, x.s->bytes + at, (size_t)n) != 0) {
+            ckr__flag_set(&w->other);
+        }
+    }
+    return w->verify || ckr__runs_flush(l);
+}
+
+/* The archive of a file's byte; *at: where it begins. */
+static ckr__image *ckr__part_find(const ckr__out_file *f, uint64_t byte, uint64_t *at)
+{
+    ckr__image *img = (ckr__image *)f->image;
+    uint64_t lo = 0, hi = img->n_parts;
+    while (hi - lo > 1) {
+        const uint64_t mid = lo + (hi - lo) / 2;
+        if (f->parts[mid]->at <= byte) lo = mid;
+        else hi = mid;
+    }
+    *at = img->n_parts ? f->parts[lo]->at : 0;
+    return img->n_parts ? img->parts[lo] : img;
+}
+
+/* Does a window hold a late segment, and all that it tells of? Then it is written with it. */
+static bool ckr__late_within(const ckr__out_file *f, const ckr__seg *s, const ckr__win *win)
+{
+    uint64_t from;
+    if (s->offset < win->begin || s->offset + s->size > win->end) return false;
+    if (s->entry) from = s->entry->offset;
+    else ckr__part_find(f, s->offset, &from);
+    return from >= win->begin;
+}
+
+static void ckr__late_fill(const ckr__out_file *f, const ckr__seg *s, uint8_t *dst)
+{
+    uint64_t at;
+    if (s->entry) {
+        ckr__image_descriptor(s, dst);
+    } else {
+        ckr__image *part = ckr__part_find(f, s->offset, &at);
+        ckr__pack_torch_tail(part, s->offset - at, dst);
+    }
+}
+
+/* Digests and CRCs of what is in the buffer, and what they are written in there. */
+static bool ckr__win_sums(ckr__write *w, uint32_t lane, ckr__win *win, uint8_t *buf)
+{
+    const ckr__out_file *f = w->plan->out.files[win->file];
+    const ckr__image *img = (const ckr__image *)f->image;
+    const bool crcs = w->shared || f->format == CKR_FORMAT_TORCH_ZIP ||
+                      f->format == CKR_FORMAT_DCP;
+    uint64_t i = ckr__seg_find(img, win->begin);
+    ckr__win_seg x;
+    while (ckr__win_next(img, win, buf, &i, &x)) {
+        const uint64_t at = x.a - x.s->offset, n = x.e - x.a;
+        if (x.s->late && !w->shared && ckr__late_within(f, x.s, win))
+            ckr__late_fill(f, x.s, x.dst);
+        if (!x.s->entry || x.s->late) continue;
+        if (!w->verify && !ckr__win_seen(w, lane, x.s->entry, at, at + n, x.dst)) return false;
+        if (!crcs) continue;
+        const uint32_t crc = ckr__crc32(0, x.dst, (size_t)n);
+        if (n == x.s->entry->n_bytes) {
+            x.s->entry->crc = crc;
+        } else {
+            win->crc[at == 0] = crc;
+            win->len[at == 0] = n;
+        }
+    }
+    return true;
+}
+
 /* Fills the buffer with a window and writes it. */
 static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
 {
     ckr__lane *l = &w->crew.lanes[lane];
-    const ckr__out_file *f = w->plan->out.files[win->file];
-    const ckr__image *img = (const ckr__image *)f->image;
+    const ckr__image *img = (const ckr__image *)w->plan->out.files[win->file]->image;
     uint8_t *buf = w->buffers[lane] + ckr__misplaced(w->buffers[lane], win->begin);
     void *handle = w->handles[win->file - w->first_file];
     const ckr_io *io = &w->c->env.io;
-    uint64_t i = ckr__seg_find(img, win->begin);
-    int32_t sys = w->verify ? io->read_fn(io->user, handle, win->begin, buf,
-                                          (size_t)(win->end - win->begin)) : 0;
+    const size_t n = (size_t)(win->end - win->begin);
+    int32_t sys = w->verify ? io->read_fn(io->user, handle, win->begin, buf, n) : 0;
     if (sys) ckr__fail_io(&l->err, CKR_ITEM_IO_READ, w->files.list[win->file], sys);
-    for (; !sys && i < img->n_segs && img->segs[i].offset < win->end; i++) {
-        const ckr__seg *s = &img->segs[i];
-        uint64_t a = s->offset > win->begin ? s->offset : win->begin;
-        uint64_t e = s->offset + s->size < win->end ? s->offset + s->size : win->end;
-        uint8_t *dst = buf + (a - win->begin);
-        if (e <= a) continue;
-        if (s->entry && !s->late) {
-            if (!w->verify &&
-                !ckr__win_entry(w, lane, s->entry, a - s->offset, e - s->offset, dst))
-                return;
-            if (!w->shared && f->format != CKR_FORMAT_TORCH_ZIP && f->format != CKR_FORMAT_DCP)
-                continue;
-            uint32_t crc = ckr__crc32(0, dst, (size_t)(e - a));
-            int side = a == s->offset;
-            if (side && e - a == s->entry->n_bytes) {
-                s->entry->crc = crc;
-            } else {
-                win->crc[side] = crc;
-                win->len[side] = e - a;
-            }
-        } else if (!w->verify) {
-            memcpy(dst, s->bytes + (a - s->offset), (size_t)(e - a));
-        } else if (!s->late && memcmp(dst, s->bytes + (a - s->offset), (size_t)(e - a)) != 0) {
-            ckr__flag_set(&w->other);
-        }
-    }
-    if (sys || w->verify) return;
-    sys = io->write_fn(io->user, handle, win->begin, buf, (size_t)(win->end - win->begin));
+    if (sys || !ckr__win_fill(w, l, img, win, buf) || !ckr__win_sums(w, lane, win, buf) ||
+        w->verify)
+        return;
+    sys = io->write_fn(io->user, handle, win->begin, buf, n);
     if (sys) ckr__fail_io(&l->err, CKR_ITEM_IO_WRITE, w->files.list[win->file], sys);
 }
 
@@ -34059,12 +34446,17 @@ static void ckr__win_join(ckr__write *w)
 static ckr_result ckr__win_late(ckr__write *w, uint64_t file)
 {
     const ckr__out_file *f = w->plan->out.files[file];
-    ckr__image *img = (ckr__image *)f->image;
-    ckr__image_finish(img);
-    for (uint64_t i = 0; i < img->n_segs; i++) {
+    const ckr__image *img = (const ckr__image *)f->image;
+    const uint64_t n_wins = w->shared ? 0 : w->n_wins;
+    for (uint64_t i = 0, k = 0; i < img->n_segs; i++) {
         const ckr__seg *s = &img->segs[i];
         int32_t sys;
         if (!s->late || !s->size) continue;
+        while (k < n_wins && (w->wins[k].file < file ||
+                              (w->wins[k].file == file && w->wins[k].end <= s->offset)))
+            k++;
+        if (k < n_wins && ckr__late_within(f, s, &w->wins[k])) continue;
+        ckr__late_fill(f, s, (uint8_t *)(uintptr_t)s->bytes);
         sys = w->c->env.io.write_fn(w->c->env.io.user, w->handles[file - w->first_file], s->offset,
                                     s->bytes, (size_t)s->size);
         if (sys) return ckr__fail_io(w->c->err, CKR_ITEM_IO_WRITE, w->files.list[file], sys);
@@ -34420,7 +34812,10 @@ static ckr_result ckr__write_alloc(ckr__write *w)
     for (uint32_t i = 0; i < w->crew.n; i++) {
         w->buffers[i] = (uint8_t *)ckr__heap_alloc(w->c, ckr__write_buffer(w));
         w->seen[i] = (uint64_t (*)[2])ckr__heap_alloc(w->c, (size_t)n * sizeof **w->seen);
-        if (!w->buffers[i] || !w->seen[i]) return w->c->err->code;
+        ckr__lane *l = &w->crew.lanes[i];
+        l->max_runs = (uint32_t)(CKR__RUNS(w->plan->facts.window_bytes) / sizeof *l->runs);
+        l->runs = (ckr__pending *)ckr__heap_alloc(w->c, l->max_runs * sizeof *l->runs);
+        if (!w->buffers[i] || !w->seen[i] || !l->runs) return w->c->err->code;
         memset(w->seen[i], 0, (size_t)n * sizeof **w->seen);
     }
     return CKR_OK;

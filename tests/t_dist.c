@@ -314,7 +314,8 @@ static void file_put(ckr__ctx *c, ckr__out_file *f, const char *path)
         entry_bytes(e, of[i]);
         e->crc = ckr__crc32(0, of[i], (size_t)e->n_bytes);
     }
-    ckr__image_finish(img);
+    for (i = 0; i < img->n_segs; i++)
+        if (img->segs[i].late) ckr__late_fill(f, &img->segs[i], (uint8_t *)img->segs[i].bytes);
     for (i = 0; i < img->n_segs; i++) {
         const ckr__seg *s = &img->segs[i];
         const uint8_t *from = s->bytes;
