@@ -648,6 +648,80 @@ static void progress(void)
     progress_with(3);
 }
 
+static struct { uint64_t reads, writes; } calls_of;
+
+static int32_t counting_read(void *user, void *file, uint64_t offset, void *dst, size_t n)
+{
+    calls_of.reads++;
+    return ckr__os_read(user, file, offset, dst, n);
+}
+
+static int32_t counting_write(void *user, void *file, uint64_t offset, const void *src, size_t n)
+{
+    calls_of.writes++;
+    return ckr__os_write(user, file, offset, src, n);
+}
+
+/* 2,000 tensors, each in four archives, become each three: neighbours are read at once, though the
+   output has them in another order, and an archive's CRCs are written with it. */
+static void small_pieces(void)
+{
+    enum { N = 2000 };
+    static float x[1024];
+    const int64_t shape[2] = { 12, 85 };
+    ckr_target t = target();
+    ckr_env env = CKR_ZERO;
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *in = NULL, *mid = NULL, *out = NULL;
+    ckr_plan *p = NULL;
+    ckr_diff *diff = NULL;
+    uint8_t was[16], now[16];
+    char name[40];
+    int i;
+    for (i = 0; i < 1024; i++) x[i] = (float)i;
+    CHECK_OK(ckr_ckpt_create(NULL, &in, &err), &err);
+    for (i = 0; i < N; i++) {
+        snprintf(name, sizeof name, "layers.%d.weight", i);
+        x[i % 1024] = (float)-i;
+        CHECK_OK(ckr_ckpt_put(in, name, "param", CKR_DTYPE_F32, 2, shape, x, &err), &err);
+    }
+    t.dialect = "dcp";
+    t.topology.dp = 4;
+    t.force = true;
+    if (!CHECK_OK(ckr_plan_create(in, &t, 0, &p, &err), &err)) return;
+    CHECK_OK(ckr_plan_write(p, "build/busy", NULL, &err), &err);
+    ckr_plan_free(p);
+    env.io = ckr__default_io();
+    env.io.read_fn = counting_read;
+    env.io.write_fn = counting_write;
+    env.parallel.n_threads = 1;
+    d.env = &env;
+    t.topology.dp = 3;
+    if (!CHECK_OK(ckr_ckpt_open("build/busy", &d, &mid, &err), &err)) return;
+    if (!CHECK_OK(ckr_plan_create(mid, &t, 0, &p, &err), &err)) return;
+    const uint64_t n_copies = ckr_plan_info(p)->n_copies, n_files = ckr_plan_info(p)->n_files;
+    CHECK(n_copies > 2 * N);
+    calls_of.reads = calls_of.writes = 0;
+    CHECK_OK(ckr_plan_write(p, "build/busy3", NULL, &err), &err);
+    t_check(calls_of.reads < n_copies / 8, __FILE__, __LINE__, "%llu reads for %llu copies",
+            (unsigned long long)calls_of.reads, (unsigned long long)n_copies);
+    t_check(calls_of.writes < 8 * n_files, __FILE__, __LINE__, "%llu writes for %llu files",
+            (unsigned long long)calls_of.writes, (unsigned long long)n_files);
+    if (CHECK_OK(ckr_ckpt_open("build/busy3", NULL, &out, &err), &err)) {
+        CHECK_OK(ckr_ckpt_digest(mid, NULL, was, &err), &err);
+        CHECK_OK(ckr_ckpt_digest(out, NULL, now, &err), &err);
+        CHECK(!memcmp(was, now, 16));
+        if (CHECK_OK(ckr_ckpt_diff(in, out, &diff, &err), &err)) CHECK(!diff->n_tensors);
+        ckr_diff_free(diff);
+    }
+    ckr_ckpt_close(out);
+    ckr_plan_free(p);
+    ckr_ckpt_close(mid);
+    ckr_ckpt_close(in);
+    remove_output();
+    t_remove_tree("build/busy3");
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -669,6 +743,7 @@ int main(int argc, char **argv)
         RUN(links_and_neighbours);
         RUN(long_names);
         RUN(progress);
+        RUN(small_pieces);
         remove_output();
         ckr_ckpt_close(ckpt);
     }

@@ -584,6 +584,46 @@ static void directory_changed(void)
     CHECK_INT(in_child(elsewhere), 0);
 }
 
+/* 40 files where 24 descriptors are allowed: what was read last stays open, and where the program
+   takes all that are left, one file makes room for another. */
+static int few_left(void)
+{
+    enum { N = 40 };
+    struct rlimit few;
+    ckr__ctx c;
+    ckr_error e = CKR_ZERO;
+    char name[16], got[16];
+    int i, k, open_files = 0, r = 0;
+    few.rlim_cur = few.rlim_max = 24;
+    if (chdir(g_tmp) != 0 || setrlimit(RLIMIT_NOFILE, &few) != 0) return 60;
+    if (ckr__ctx_init(&c, NULL, NULL, &e) != CKR_OK) return 61;
+    for (i = 0; i < N && !r; i++) {
+        uint32_t index;
+        FILE *f;
+        snprintf(name, sizeof name, "few%02d", i);
+        f = fopen(name, "wb");
+        if (!f || fwrite(name, 1, 5, f) != 5 || fclose(f) != 0) r = 62;
+        if (!r && ckr__file_open(&c, name, &index) != CKR_OK) r = 63;
+    }
+    for (i = 0; i < 4 * N && !r; i++) {
+        const uint32_t at = (uint32_t)(i / 2 * 7 % N);
+        const int fd = ((ckr__os_file *)c.files[at].handle)->fd;
+        snprintf(name, sizeof name, "few%02d", (int)at);
+        if (i == 2 * N) while (open("/dev/null", O_RDONLY) >= 0) {}
+        if (ckr__file_read(&c, at, 0, got, 5) != CKR_OK || memcmp(name, got, 5)) r = 64;
+        if (i % 2 && ((ckr__os_file *)c.files[at].handle)->fd != fd) r = 65;
+    }
+    for (k = 0; k < N && !r; k++) open_files += ((ckr__os_file *)c.files[k].handle)->fd >= 0;
+    if (!r && (open_files < 1 || open_files > 12)) r = 66;
+    ckr__ctx_free(&c);
+    return r;
+}
+
+static void descriptors_are_few(void)
+{
+    CHECK_INT(in_child(few_left), 0);
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -601,6 +641,7 @@ int main(int argc, char **argv)
     RUN(handlers);
     RUN(forks);
     RUN(directory_changed);
+    RUN(descriptors_are_few);
     t_remove_tree(g_tmp);
     return t_end();
 }
