@@ -35245,7 +35245,8 @@ static ckr_result ckr__inputs_print(ckr__ctx *c, const ckr_plan *p, uint64_t out
     for (uint32_t i = 0; i < src->n_files; i++) {
         const char *path = ckr__path_from(c, src->home, src->files[i].path);
         ckr_stat st;
-        if (!path || !ckr__path_stat(c, path, &st)) return ckr__stat_told(c, ckr__oom(c));
+        if (!path) return ckr__oom(c);
+        if (!ckr__path_stat(c, path, &st)) return ckr__stat_told(c, c->err->code);
         const uint64_t v[] = { (uint64_t)st.kind, st.size, st.changed };
         ckr__sha_words(&h, v, 3);
     }
@@ -35604,6 +35605,8 @@ static ckr_result ckr__parts_idle(ckr__ctx *c, const char *dir)
         if (sys == EBUSY)
             r = ckr__fail_with(c, CKR_ITEM_OUTPUT_BUSY, path, NULL, "a part is being written",
                                "wait for it");
+        else if (sys && sys != ENOENT)
+            r = ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys);
     }
     return r;
 }
