@@ -842,6 +842,7 @@ typedef struct ckr_piece {
     bool           big_endian;
     bool           replica;    /* another piece holds these elements too; must be equal */
     int32_t        rank;       /* who stored it: index in the dialect's rank order, -1 */
+    uint32_t       _form;      /* the library's own: what is seen before it is read, or 0 */
 } ckr_piece;
 
 /* How a tensor is cut over tensor-parallel ranks. Chunks are consecutive blocks of `axis`
@@ -2760,6 +2761,8 @@ typedef struct ckr__ctx {
     const char *home;          /* relative paths are from here; NULL: from where the program is */
     ckr__slice *slices;        /* those that were opened                               */
     uint64_t    n_slices;
+    const struct ckr__dcp_form **forms;        /* of pieces, by _form - 1               */
+    uint64_t    n_forms;
     const uint8_t *held;       /* bytes of a file that are in memory, while it is parsed     */
     uint64_t    held_at, held_size;
     uint32_t    held_file;
@@ -13136,6 +13139,8 @@ typedef struct ckr__dcp_file {
     ckr__map    places;                /* their names -> places in it                      */
 } ckr__dcp_file;
 
+#define CKR__DCP_LIKE 16u
+
 typedef struct ckr__dcp {
     ckr__ctx      *c;
     const char    *dir;
@@ -13144,6 +13149,8 @@ typedef struct ckr__dcp {
     uint64_t       n_items, n_files;
     ckr__map       names, file_names, boxes;
     struct ckr__dcp_form *forms;       /* of slices, by their length and shape             */
+    bool           many;               /* slices: see ckr__dcp_assume                      */
+    const ckr_tensor *like[CKR__DCP_LIKE];     /* tensors that were made lately, by shape  */
     struct ckr__dcp_value *values;     /* of small objects, by their bytes                 */
     uint8_t       *window;             /* for the bytes of one                             */
     uint32_t       n_ranks;            /* metadata files of single ranks; 0: one for all   */
@@ -14797,12 +14804,16 @@ static ckr_result ckr__dcp_bad_slice(const ckr__dcp *d, const ckr__dcp_item *x,
     return ckr__fail(d->c->err, item, path ? path : d->dir, k->offset, x->fqn, "%s", text);
 }
 
+#define CKR__DCP_MANY 16384u           /* slices that are all looked at                      */
+
 /* Every slice lies in its file. */
 static ckr_result ckr__dcp_ranges(ckr__dcp *d)
 {
+    uint64_t n = 0;
     uint32_t file;
     for (uint64_t i = 0; i < d->n_items; i++) {
         const ckr__dcp_item *x = &d->items[i];
+        n += x->n_chunks;
         for (uint64_t k = 0; k < x->n_chunks; k++) {
             const ckr__dcp_chunk *s = &x->chunks[k];
             ckr_result r = s->view ? CKR_OK : ckr__dcp_file_of(d, s->file, &file);
@@ -14818,6 +14829,7 @@ static ckr_result ckr__dcp_ranges(ckr__dcp *d)
                                    "restore the whole file, or take an older checkpoint");
         }
     }
+    d->many = n > CKR__DCP_MANY;
     return CKR_OK;
 }
 
@@ -14918,6 +14930,8 @@ typedef struct ckr__dcp_form {
     uint32_t n_masks;
     uint32_t at[CKR__DCP_MASKS], size[CKR__DCP_MASKS]; /* what may differ, in `bytes`        */
     ckr_view view;                     /* data_offset counts from the slice                  */
+    uint8_t *files;                    /* a bit for each: a slice of it was seen to be so    */
+    uint32_t kept;                     /* its place in the context's list, from 1            */
     int64_t  count[CKR_MAX_DIMS], dims[2 * CKR_MAX_DIMS];
     uint8_t  bytes[2 * CKR__DCP_SIDE];
 } ckr__dcp_form;
@@ -15034,13 +15048,16 @@ static void ckr__dcp_form_learn(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
         return;
     uint64_t tail = k->length - head < CKR__DCP_SIDE ? k->length - head : CKR__DCP_SIDE;
     f->length = k->length;
+    f->kept = 0;
+    f->files = CKR__NEW_N(d->c, uint8_t, d->n_files / 8 + 1);
     f->head = (uint32_t)head;
     f->tail = (uint32_t)tail;
     f->n_masks = 0;
-    if (!bytes || !ckr__dcp_form_read(d, f, v->file, k->offset, bytes)) {
+    if (!bytes || !f->files || !ckr__dcp_form_read(d, f, v->file, k->offset, bytes)) {
         f->length = 0;
         return;
     }
+    f->files[k->file / 8] |= (uint8_t)(1u << k->file % 8);
     memcpy(f->bytes, bytes, (size_t)(head + tail)); /* a form keeps the sides only */
     if (!ckr__dcp_form_masks(f)) {
         f->length = 0;
@@ -15056,27 +15073,103 @@ static void ckr__dcp_form_learn(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
     }
 }
 
-/* The view of a slice of a form that is known. */
-static bool ckr__dcp_form_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
-                               ckr_view *out, int64_t *dims)
+/* The view that a slice has if it is of that form. */
+static void ckr__dcp_form_put(const ckr__dcp_form *f, const ckr__dcp_chunk *k, uint32_t file,
+                              ckr_view *out, int64_t *dims)
 {
-    const ckr__dcp_form *f = ckr__dcp_form_of(d, x, k);
-    uint8_t *bytes = ckr__dcp_window(d);
-    uint32_t file;
-    if (!f || !bytes || f->length != k->length || f->view.n_dims != x->n_dims ||
-        (x->n_dims && memcmp(f->count, k->count, x->n_dims * sizeof *f->count) != 0) ||
-        d->files[k->file].transform || ckr__dcp_file_of(d, k->file, &file) != CKR_OK ||
-        !ckr__dcp_form_read(d, f, file, k->offset, bytes) ||
-        memcmp(bytes, f->bytes, f->head + f->tail) != 0 ||
-        !ckr__slice_note(d->c, file, k->offset, k->length))
-        return false;
     *out = f->view;
     memcpy(dims, f->dims, sizeof f->dims);
     out->shape = dims;
     out->stride = dims + CKR_MAX_DIMS;
     out->file = file;
     out->data_offset += k->offset;
+}
+
+/* The form that a slice has, by its length and shape; NULL: none that is known. */
+static ckr__dcp_form *ckr__dcp_form_like(ckr__dcp *d, const ckr__dcp_item *x,
+                                         const ckr__dcp_chunk *k)
+{
+    ckr__dcp_form *f = ckr__dcp_form_of(d, x, k);
+    return f && f->length == k->length && f->view.n_dims == x->n_dims &&
+                   (!x->n_dims || !memcmp(f->count, k->count, x->n_dims * sizeof *f->count)) &&
+                   !d->files[k->file].transform
+               ? f
+               : NULL;
+}
+
+/* The view of a slice of a form that is known. */
+static bool ckr__dcp_form_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
+                               ckr_view *out, int64_t *dims)
+{
+    ckr__dcp_form *f = ckr__dcp_form_like(d, x, k);
+    uint8_t *bytes = ckr__dcp_window(d);
+    uint32_t file;
+    if (!f || !bytes || ckr__dcp_file_of(d, k->file, &file) != CKR_OK ||
+        !ckr__dcp_form_read(d, f, file, k->offset, bytes) ||
+        memcmp(bytes, f->bytes, f->head + f->tail) != 0 ||
+        !ckr__slice_note(d->c, file, k->offset, k->length))
+        return false;
+    f->files[k->file / 8] |= (uint8_t)(1u << k->file % 8);
+    ckr__dcp_form_put(f, k, file, out, dims);
     return true;
+}
+
+/* Of very many slices only some are looked at when the checkpoint is opened: the first of each
+   tensor, and the first of each form in each file. The others are taken to be like these, and
+   looked at when they are read (ckr__dcp_form_holds). Is this one of the others? *form is for the
+   piece. */
+static bool ckr__dcp_assume(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
+                            ckr_view *out, int64_t *dims, uint32_t *form)
+{
+    ckr__dcp_form *f = d->many && k != x->chunks ? ckr__dcp_form_like(d, x, k) : NULL;
+    uint32_t file;
+    if (!f || !(f->files[k->file / 8] >> k->file % 8 & 1) ||
+        ckr__dcp_file_of(d, k->file, &file) != CKR_OK ||
+        !ckr__slice_note(d->c, file, k->offset, k->length))
+        return false;
+    if (!f->kept) {
+        *CKR__PUSH(const ckr__dcp_form *, d->c, d->c->forms, d->c->n_forms) =
+            CKR__DUP(d->c, ckr__dcp_form, f, 1);
+        f->kept = (uint32_t)d->c->n_forms;
+    }
+    *form = f->kept;
+    ckr__dcp_form_put(f, k, file, out, dims);
+    return !ckr__failed(d->c);
+}
+
+/* Is the slice of a piece what it was taken for? Its bytes tell, or it is read as an archive. False
+   sets *err. */
+static bool ckr__dcp_form_holds(const ckr__ctx *of, ckr_error *err, const ckr_piece *p)
+{
+    const ckr__dcp_form *f = of->forms[p->_form - 1];
+    const ckr_view *v = &f->view, *is;
+    const uint64_t at = p->offset - (uint64_t)v->offset * ckr_dtype_size(v->dtype) - f->head;
+    uint8_t bytes[2 * CKR__DCP_SIDE];
+    ckr__ctx c = *of;
+    ckr__doc doc;
+    c.err = err;
+    c.chunks = NULL;
+    c.slices = NULL;
+    c.n_slices = 0;
+    if (ckr__file_read(&c, p->file, at, bytes, f->head) != CKR_OK ||
+        ckr__file_read(&c, p->file, at + f->length - f->tail, bytes + f->head, f->tail) != CKR_OK)
+        return false;
+    for (uint32_t i = 0; i < f->n_masks; i++) memset(bytes + f->at[i], 0, f->size[i]);
+    if (!memcmp(bytes, f->bytes, f->head + f->tail)) return true;
+    bool same = ckr__torch_doc(&c, p->file, at, f->length, &doc) == CKR_OK &&
+                doc.root->kind == CKR_NODE_TENSOR;
+    is = same ? doc.root->u.view : NULL;
+    same = same && !is->layout && is->dtype == v->dtype && is->n_dims == v->n_dims &&
+           is->big_endian == v->big_endian && !is->bytes && is->offset == v->offset &&
+           is->data_offset == at + f->head;
+    for (uint32_t i = 0; same && i < v->n_dims; i++)
+        same = is->shape[i] == f->dims[i] && is->stride[i] == f->dims[CKR_MAX_DIMS + i];
+    ckr__arena_free(&c);
+    if (!same && err->code == CKR_OK)
+        ckr__fail(err, CKR_ITEM_DCP_SLICE, ckr__file_path(of, p->file), at, NULL,
+                  "the slice holds another tensor than the metadata says, or lies in memory "
+                  "otherwise than the slices of that shape that were looked at before");
+    return same;
 }
 
 /* >>dcp.view ------------------------------------------------------------------ */
@@ -29078,6 +29171,7 @@ typedef struct ckr__lane {
     const ckr__digest_tables *tables;
     ckr__tally *tally;         /* of the job, or NULL                                    */
     uint64_t   bytes_read;
+    const ckr_piece *seen[2];  /* whose slice was looked at last, per side              */
     const uint8_t *window;     /* of pieces that have neither file nor memory: bytes    */
     uint64_t   window_at;      /* of the destination from window_at on                  */
     /* of comparisons */
@@ -29101,6 +29195,8 @@ static bool ckr__lane_read(ckr__lane *w, int side, const ckr_piece *p, uint64_t 
 {
     const ckr__ctx *c = side ? w->other : w->src;
     const ckr__file *f = &c->files[p->file];
+    if (p->_form && w->seen[side] != p && !ckr__dcp_form_holds(c, &w->err, p)) return false;
+    w->seen[side] = p;
     if (!ckr__range_ok(at, n, f->size))
         return ckr__fail(&w->err, CKR_ITEM_IO_READ, f->path, at, NULL,
                          "the file ends before this piece") == CKR_OK;
@@ -36530,6 +36626,7 @@ static ckr_result ckr__sweep_take(ckr__sweep *s, ckr__take *k)
     strip.gather = k->gather;
     strip.loose = p->file == CKR_NO_FILE;
     if (!bytes) return CKR_OK;
+    if (p->_form && !ckr__dcp_form_holds(&s->ckpt->ctx, s->c->err, p)) return s->c->err->code;
     for (int pass = 0; pass < 2; pass++) {
         if (!ckr__op_make(s->c, &k->op, k->tensor, p->start, p->count, p, NULL,
                           strip.loose ? NULL : p))
@@ -56140,8 +56237,9 @@ static ckr_result ckr__under_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
    under its flat name, every object a leftover. */
 
 static ckr_result ckr__dcp_piece(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *q,
-                                 ckr_tensor *t)
+                                 ckr_tensor *t, const ckr_tensor *like)
 {
+    uint32_t form = 0;
     const bool sealed = !q->view && d->files[q->file].transform;
     int64_t dims[2 * CKR_MAX_DIMS] = { 0 };
     ckr__box box;
@@ -56152,13 +56250,15 @@ static ckr_result ckr__dcp_piece(ckr__dcp *d, const ckr__dcp_item *x, const ckr_
     v.n_dims = x->n_dims;
     v.stride = dims;
     v.file = CKR_NO_FILE;      /* sealed: nothing can be read, which the engine refuses     */
-    if (!sealed) r = ckr__dcp_view(d, x, q, &v, dims);
+    if (!sealed && !ckr__dcp_assume(d, x, q, &v, dims, &form))
+        r = ckr__failed(d->c) ? d->c->err->code : ckr__dcp_view(d, x, q, &v, dims);
     if (r != CKR_OK) return r;
     t->dtype = v.dtype;
-    return ckr__read_view(d->c, t, ckr__box_block(&box, x->n_dims, q->start, q->count), &v,
-                          q->view || sealed ? -1 : d->files[q->file].rank, q->replica)
-               ? CKR_OK
-               : ckr__oom(d->c);
+    if (!ckr__read_view_like(d->c, t, like, ckr__box_block(&box, x->n_dims, q->start, q->count),
+                             &v, q->view || sealed ? -1 : d->files[q->file].rank, q->replica))
+        return ckr__oom(d->c);
+    if (form) t->pieces[t->n_pieces - 1]._form = form;
+    return CKR_OK;
 }
 
 /* An item as a logical tensor; *out is NULL for one that is only noted. */
@@ -56171,9 +56271,13 @@ static ckr_result ckr__dcp_tensor(ckr__dcp *d, const ckr__dcp_item *x, ckr_state
         return ckr__say(d->c, "CKR_W_TENSOR_OPAQUE", CKR_LOST, x->fqn, NULL, NULL,
                         "a tensor that is no plain strided array cannot be cut or joined", NULL);
     *out = ckr__tensor_add(d->c, s, name, slot, x->dtype, x->n_dims, x->shape);
-    if (!*out) return ckr__oom(d->c);
+    if (!*out || !ckr__pieces_room(d->c, *out, x->n_chunks)) return ckr__oom(d->c);
+    uint64_t h = x->n_chunks;
+    for (uint32_t i = 0; i < x->n_dims; i++) h = h * 31 + (uint64_t)x->shape[i];
+    const ckr_tensor **last = &d->like[ckr__mix(h) % CKR__DCP_LIKE], *like = *last;
     for (uint64_t k = 0; k < x->n_chunks && r == CKR_OK; k++)
-        r = ckr__dcp_piece(d, x, &x->chunks[k], *out);
+        r = ckr__dcp_piece(d, x, &x->chunks[k], *out, like);
+    *last = *out;
     return r;
 }
 

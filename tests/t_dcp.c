@@ -993,6 +993,72 @@ static void forms(void)
     ckr_ckpt_close(c);
 }
 
+/* A model of many small slices, as a cluster leaves it: what it costs in memory, read and planned;
+   slices that were not looked at when it was opened are so before they are read. */
+static void many(void)
+{
+    enum { TENSORS = 96, RANKS = 200, CHUNKS = TENSORS * RANKS };
+    static float values[2 * RANKS];
+    static char names[TENSORS][16];
+    ckr_open_desc d = CKR_ZERO;
+    ckr_target to = CKR_ZERO;
+    ckr_ckpt *hand = NULL, *c = NULL;
+    ckr_plan *p = NULL;
+    ckr_receipt receipt;
+    ckr_error e = CKR_ZERO;
+    uint8_t total[16];
+    uint64_t assumed = 0;
+    const int64_t shape[2] = { RANKS, 2 };
+    const ckr_piece *q = NULL;
+    d.env = &env;
+    to.dialect = "dcp";
+    to.force = true;
+    to.topology.dp = RANKS;
+    CHECK_OK(ckr_ckpt_create(&d, &hand, &e), &e);
+    for (int i = 0; i < 2 * RANKS; i++) values[i] = (float)i;
+    for (int i = 0; i < TENSORS; i++) {
+        snprintf(names[i], sizeof names[i], "w%d", i);
+        CHECK_OK(ckr_ckpt_put(hand, names[i], "param", CKR_DTYPE_F32, 2, shape, values, &e), &e);
+    }
+    if (CHECK_OK(ckr_plan_create(hand, &to, 0, &p, &e), &e))
+        CHECK_OK(ckr_plan_write(p, "w/many", &receipt, &e), &e);
+    ckr_plan_free(p);
+    ckr_ckpt_close(hand);
+    if (!CHECK_OK(ckr_ckpt_open("w/many", &d, &c, &e), &e)) return;
+    t_check(c->ctx.arena_bytes < 330 * CHUNKS, __FILE__, __LINE__, "%d bytes a chunk",
+            (int)(c->ctx.arena_bytes / CHUNKS));
+    for (int i = 0; i < TENSORS; i++)
+        for (int k = 0; k < RANKS; k++) {
+            const ckr_piece *x = &c->state.tensors[i]->pieces[k];
+            assumed += x->_form != 0;
+            if (x->_form && i == TENSORS / 2) q = x;
+        }
+    CHECK(assumed > CHUNKS * 9 / 10 && q);
+    to.topology.dp = RANKS / 2;
+    if (CHECK_OK(ckr_plan_create(c, &to, 0, &p, &e), &e)) {
+        CHECK_INT(ckr_plan_info(p)->n_copies, CHUNKS);
+        t_check(p->ctx.arena_bytes < 100 * CHUNKS / 2, __FILE__, __LINE__, "%d bytes a chunk",
+                (int)(p->ctx.arena_bytes / CHUNKS * 2));
+        CHECK_OK(ckr_plan_write(p, "w/many.half", NULL, &e), &e);
+    }
+    ckr_plan_free(p);
+    CHECK_OK(ckr_ckpt_digest(c, NULL, total, &e), &e);
+    CHECK(!memcmp(total, receipt.digest, 16));
+    if (q) {                                   /* another number of rows, where its pickle is */
+        memio_file *f = memio_find(&disk, c->ctx.files[q->file].path);
+        const ckr__dcp_form *form = c->ctx.forms[q->_form - 1];
+        uint8_t *at = f ? f->data + q->offset - form->head : NULL;
+        for (uint64_t i = 0; f && i + 4 < form->head; i++)
+            if (!memcmp(at + i, "K\1K\2\x86", 5)) at[i + 1] = 2, at = f->data, i = form->head;
+        CHECK(at == f->data);
+        CHECK_INT(ckr_ckpt_digest(c, NULL, total, &e), CKR_E_FORMAT);
+        CHECK_OK(ckr_plan_create(c, &to, 0, &p, &e), &e);
+        CHECK_INT(ckr_plan_write(p, "w/many.bad", NULL, &e), CKR_E_FORMAT);
+        ckr_plan_free(p);
+    }
+    ckr_ckpt_close(c);
+}
+
 /* Slices that are read whole and are longer than what is kept of one, of many shapes. */
 static void middling(void)
 {
@@ -1472,6 +1538,7 @@ int main(int argc, char **argv)
     RUN(torn);
     RUN(unfinished);
     RUN(packed);
+    RUN(many);
     RUN(middling);
     RUN(forms);
     RUN(records);
