@@ -45,8 +45,8 @@ class Names(pickle.Unpickler):
 
 
 def storages(f):
-    """Name -> payload and size of every tensor, as torch lays out what has this pickle: until all parts are written there
-    is no directory."""
+    """Name -> payload and size of every tensor, as torch lays out what has this pickle: there is no directory until all
+    parts are written."""
     f.seek(0)
     n_name, n_extra = struct.unpack("<2H", f.read(30)[26:])
     root = f.read(n_name).decode().split("/")[0]

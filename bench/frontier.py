@@ -4,7 +4,7 @@ parameters, as the job of that many ranks would have left it: every name, size, 
 writes it, and tensors are holes, so that it takes the room of its metadata alone. Only Python's standard library.
 
   dcp     TorchTitan: torch.distributed.checkpoint, FSDP over 2,048 ranks: 7 million chunks, a .metadata of 1.3 GB.
-          --heads: with the heads of each chunk's archive, which takes 5 KB a chunk
+          Of most chunks the archive's heads are holes, too; --heads: of none, which takes 5 KB a chunk
   zero3   DeepSpeed, ZeRO-3 over 1,024 ranks, random states of each
   nano    Nanotron, TP 8, ZeRO-1 over the rest of 512 ranks: 1.2 million pieces
   mega    Megatron-LM, torch_dist, fully_reshardable: TP 8, PP 16, distributed optimizer over the rest of 1,024 ranks
@@ -335,8 +335,9 @@ def put_place(s, key, index, offset, path, at, length):
 
 
 def put_places(s, titan, run, heads):
-    """storage_data, and of each rank its file: what is no tensor with its bytes, a chunk as a hole, or as what `heads`
-    makes of its key and shape: an archive of the same size."""
+    """storage_data, and of each rank its file: what is no tensor with its bytes; of chunks the archive's heads, in the
+    first file of all, in the others of one chunk of each shape, unless `heads` makes of its key and shape what is there:
+    an archive of the same size."""
     count, tensors = 0, []
 
     def batch():
@@ -350,7 +351,7 @@ def put_places(s, titan, run, heads):
         end = number(0) * (len(shape) - 1) + dims_end(len(shape)) + b"ub"
         tensors.append((string(key) + b"\x94", cuts, made, end, key, shape[1:]))
     for r in range(titan.ranks):
-        path, at = f"__{r}_0.distcp", 0
+        path, at, seen = f"__{r}_0.distcp", 0, set()
         with open(run / path, "wb") as f:
             mine = [(k, made, None, None) for k, made in titan.bytes[r]]
             for key, made, index, offset in mine + [(k, titan.step, 0, ()) for k in titan.steps[r]]:
@@ -371,8 +372,9 @@ def put_places(s, titan, run, heads):
                 made = archives[n]
                 batch()
                 s.put(head + fqn + index + number(row) + end + info + number(at) + length + number(made.at) + b"ub", 8)
-                if heads:
-                    heads(key, (n, *rest)).copy_to(f, at)
+                if heads or r == 0 or made not in seen:
+                    (heads(key, (n, *rest)) if heads else made).copy_to(f, at)
+                    seen.add(made)
                 at += made.at
             f.truncate(at)
     s.put(b"u")
