@@ -29546,7 +29546,7 @@ static void ckr__runs_sort(ckr__pending *r, uint32_t n)
 static bool ckr__runs_flush(ckr__lane *w)
 {
     /* a call of the caller's own may go to a network */
-    const uint64_t near = (w->src->env.io.read_fn == ckr__os_read ? 8 : 32) * CKR__NEAR;
+    const uint64_t gap = (w->src->env.io.read_fn == ckr__os_read ? 8 : 32) * CKR__NEAR;
     const uint32_t n = w->n_runs;
     uint32_t last = 0;         /* of the neighbours                                     */
     bool ok = true;
@@ -29559,7 +29559,7 @@ static bool ckr__runs_flush(ckr__lane *w)
                 const ckr__pending *next = r + (last + 1 - i);
                 const uint64_t end = next->a + next->n * ckr_dtype_size(next->op->pa->dtype);
                 if (next->op->pa->file != r->op->pa->file ||
-                    (next->a > w->reach && next->a - w->reach > near) || end - r->a > w->most)
+                    (next->a > w->reach && next->a - w->reach > gap) || end - r->a > w->most)
                     break;
                 if (end > w->reach) w->reach = end;
             }

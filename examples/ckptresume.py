@@ -97,6 +97,7 @@ _Facts = _struct("ckr_plan_facts", ("verdict", C.c_int), ("notes", C.POINTER(_No
                  ("resume_at", _i64), ("settings", C.POINTER(_RunSetting)), ("n_settings", _u64))
 _Receipt = _struct("ckr_receipt", ("n_files", _u64), ("bytes_read", _u64), ("bytes_written", _u64),
                    ("digest", _u8 * 16), ("digest_written", _u8 * 16))
+_Parts = _struct("ckr_parts", ("n", _u32), ("go_on", C.c_bool), ("nonce", _u64))
 _Nonfinite = _struct("ckr_nonfinite", ("tensor", C.POINTER(_Tensor)), ("nan", _u64), ("inf", _u64),
                      ("n_elements", _u64))
 _Report = _struct("ckr_report", ("notes", C.POINTER(_Note)), ("n_notes", _u64), ("bytes_read", _u64),
@@ -194,6 +195,9 @@ def _lib():
             ("plan_create", C.c_int, ptr, C.POINTER(_Target), _u64, C.POINTER(ptr), err),
             ("plan_info", C.POINTER(_Facts), ptr), ("plan_free", None, ptr),
             ("plan_write", C.c_int, ptr, _p, C.POINTER(_Receipt), err),
+            ("plan_begin", C.c_int, ptr, _p, C.POINTER(_Parts), err),
+            ("plan_write_part", C.c_int, ptr, _p, _u32, C.POINTER(_Parts), err),
+            ("plan_commit", C.c_int, ptr, _p, C.POINTER(_Parts), C.POINTER(_Receipt), err),
             ("ckpt_digest", C.c_int, ptr, C.POINTER(_u8), C.POINTER(_u8), err),
             ("ckpt_check", C.c_int, ptr, C.POINTER(C.POINTER(_Report)), err),
             ("report_free", None, C.POINTER(_Report))):
@@ -540,10 +544,13 @@ class Checkpoint(Mapping):
         """See Plan. Reads no tensor."""
         return Plan(self, dialect, **how)
 
-    def convert(self, out, dialect=None, **how):
-        """A plan, carried out. The receipt; an Error where the plan is refused."""
+    def convert(self, out, dialect=None, part=None, commit=0, go_on=False, **how):
+        """A plan, carried out: the receipt; an Error where the plan is refused. part=(i, n): only that part, from 0,
+        as one process of n does it; commit=n: of them all. go_on: see Plan.write."""
         with self.plan(dialect, **how) as plan:
-            return plan.write(out)
+            if part is not None:
+                return plan.write_part(out, *part, go_on=go_on)
+            return plan.commit(out, commit) if commit else plan.write(out, go_on)
 
 
 class Plan:
@@ -637,12 +644,34 @@ class Plan:
                 "copies": f.n_copies, "bytes_read": f.bytes_read, "bytes_written": f.bytes_written,
                 "peak_bytes": f.peak_bytes, "files": self.files, "settings": self.settings}
 
-    def write(self, out):
-        """Into a path that appears whole or not at all. What was done: files, bytes, digests of source and output."""
+    def write(self, out, go_on=False):
+        """Into a path that appears whole or not at all. What was done: files, bytes, digests of source and output.
+        go_on: what a run of the same plan, also with go_on, had written before it was killed is kept."""
+        if go_on:
+            self.write_part(out, 0, 1, True)
+            return self.commit(out, 1)
         r = _Receipt()
         _call("plan_write", self._handle(), os.fsencode(out), C.byref(r))
-        return {"files": r.n_files, "bytes_read": r.bytes_read, "bytes_written": r.bytes_written,
-                "digest": bytes(r.digest).hex(), "digest_written": bytes(r.digest_written).hex()}
+        return _receipt(r)
+
+    def begin(self, out, n, nonce, go_on=False):
+        """One of n processes that run at once does it before the others, who get its nonce."""
+        _call("plan_begin", self._handle(), os.fsencode(out), C.byref(_Parts(n, go_on, nonce)))
+
+    def write_part(self, out, i, n, go_on=False, nonce=0):
+        """Part i, from 0, of n: each by a process with an equal plan of its own, in any order, on one file system."""
+        _call("plan_write_part", self._handle(), os.fsencode(out), i, C.byref(_Parts(n, go_on, nonce)))
+
+    def commit(self, out, n):
+        """When all n parts are written, and where they prove to be of this plan: the output appears, as from write."""
+        r = _Receipt()
+        _call("plan_commit", self._handle(), os.fsencode(out), C.byref(_Parts(n, False, 0)), C.byref(r))
+        return _receipt(r)
+
+
+def _receipt(r):
+    return {"files": r.n_files, "bytes_read": r.bytes_read, "bytes_written": r.bytes_written,
+            "digest": bytes(r.digest).hex(), "digest_written": bytes(r.digest_written).hex()}
 
 
 def open(path, **how):  # noqa: A001 - as the library calls it

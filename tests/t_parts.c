@@ -33,7 +33,7 @@ static uint64_t max_bytes;
 /* The call is cancelled when it has told so many times how far it is; 0: it is not. */
 static struct { unsigned long at, n; uint64_t done, total; bool back; } told;
 
-static bool tell(void *user, uint64_t done, uint64_t total)
+static bool heard(void *user, uint64_t done, uint64_t total)
 {
     (void)user;
     told.back = told.back || done < told.done || done > total;
@@ -73,7 +73,7 @@ static ckr_result process(verb v, uint32_t part, ckr_receipt *receipt)
     ckr_result r;
     env = faulty_env(&fault, io);
     env.io.room_fn = io.room_fn;
-    env.progress_fn = tell;
+    env.progress_fn = heard;
     told.n = 0;
     told.done = told.total = 0;
     told.back = false;

@@ -404,6 +404,44 @@ static void lock(void)
     CHECK_STR(names_in(at("%s/lock", tmp)), "x|");
 }
 
+/* A file that two have open to write: made by the first, as long as the longer wish, zeros where
+   nobody wrote; a part's record is opened, locked and loaded at once, and its directory renamed
+   when all is closed. */
+static void shared(void)
+{
+    const char *dir = at("%s/" NAME, tmp), *path = at("%s/" NAME "/1", tmp);
+    uint8_t got[6] = { 9, 9, 9, 9, 9, 9 };
+    ckr_stat st, again;
+    void *a, *b, *held;
+    uint64_t size = 0;
+    void *f;
+    CHECK_INT(io.path_fn(NULL, CKR_PATH_MKDIR, dir, NULL), 0);
+    CHECK(io.share_fn(NULL, dir, 4, &a) != 0);
+    CHECK_INT(io.share_fn(NULL, at("%s/none/1", tmp), 4, &a), ENOENT);
+    if (!CHECK_INT(io.share_fn(NULL, path, 4, &a), 0)) return;
+    if (!CHECK_INT(io.share_fn(NULL, path, 6, &b), 0)) return;
+    CHECK_INT(io.write_fn(NULL, a, 1, "ab", 2), 0);
+    CHECK_INT(io.write_fn(NULL, b, 5, "c", 1), 0);
+    CHECK_INT(io.read_fn(NULL, b, 0, got, 6), 0);
+    CHECK(!memcmp(got, "\0ab\0\0c", 6));
+    CHECK_INT(io.lock_fn(NULL, path, &held), 0);
+    CHECK_INT(io.open_fn(NULL, path, false, &f, &size), 0);
+    CHECK_INT(size, 6);
+    io.close_fn(NULL, f);
+    CHECK(io.sync_fn(NULL, a) == 0 && io.sync_fn(NULL, b) == 0);
+    io.unlock_fn(NULL, held);
+    io.close_fn(NULL, a);
+    io.close_fn(NULL, b);
+    CHECK_INT(io.share_fn(NULL, path, 2, &a), 0);
+    io.close_fn(NULL, a);
+    CHECK(io.stat_fn(NULL, path, &st) == 0 && st.size == 6 && st.changed != 0);
+    CHECK_INT(io.path_fn(NULL, CKR_PATH_RENAME, dir, at("%s/shared", tmp)), 0);
+    CHECK_STR(names_in(at("%s/shared", tmp)), "1|");
+    Sleep(20);
+    put(at("%s/shared/1", tmp), "other");
+    CHECK(io.stat_fn(NULL, at("%s/shared/1", tmp), &again) == 0 && again.changed > st.changed);
+}
+
 static void says(const char *path, ckr_item item, const char *text)
 {
     ckr_ckpt *c = NULL;
@@ -532,6 +570,7 @@ int main(int argc, char **argv)
     RUN(big);
     RUN(sync);
     RUN(lock);
+    RUN(shared);
     RUN(errors);
     RUN(command_line);
     RUN(native);

@@ -234,6 +234,48 @@ def converts(scratch):
     expect(p.returncode == 0 and "nanotron" in p.stdout, p.stdout + p.stderr)
 
 
+def same(a, b):
+    """Names and bytes of two directories."""
+    def of(d):
+        return {p.relative_to(d): p.read_bytes() for p in Path(d).rglob("*") if p.is_file()}
+    return of(a) == of(b)
+
+
+def parts(scratch):
+    """Parts by processes of their own, one of them cancelled and going on; a commit too early; one that goes on."""
+    src = ROOT / "tests/data/nanotron/tp2_pp1_dp1/ckpt"
+    whole, out = scratch / "whole", scratch / "parts"
+
+    def run(stop=False, **how):
+        with ck.open(src, progress=lambda done, total: not stop) as x:
+            return x.convert(out, tp=1, **how)
+
+    with ck.open(src) as x:
+        want = x.convert(whole, tp=1)
+    for stop, item, how in ((True, "CKR_E_CANCELLED", {"part": (1, 3)}), (False, "CKR_E_PART_NUMBER", {"part": (3, 3)}),
+                            (False, "CKR_E_PART_MISSING", {"commit": 3})):
+        try:
+            run(stop, **how)
+            expect(False, f"{how}: no {item}")
+        except ck.Error as e:
+            expect(e.item == item and e.remedy or stop, f"{how}: {e.item}, not {item}")
+    for i in (2, 0, 1):
+        expect(run(part=(i, 3), go_on=i == 1) is None and not out.exists(), f"part {i}")
+    expect(run(commit=3) == want and same(whole, out), "three parts")
+    out = scratch / "on"
+    expect(run(go_on=True) == want and same(whole, out), "one that can go on")
+    out = scratch / "begun"
+    with ck.open(src) as x, x.plan(tp=1) as plan:
+        plan.begin(out, 1, 77)
+        try:
+            plan.write_part(out, 0, 1, nonce=78)
+            expect(False, "another nonce")
+        except ck.Error as e:
+            expect(e.item == "CKR_E_PART_ELSEWHERE", f"{e.item}")
+        plan.write_part(out, 0, 1, nonce=77)
+        expect(plan.commit(out, 1) == want and same(whole, out), "begun")
+
+
 def cases(folder):
     """Directories called ckpt, else each entry, as the tool recognises it or not."""
     folder = Path(folder)
@@ -248,6 +290,7 @@ def main():
         enums()
         words()
         converts(scratch)
+        parts(scratch)
         folders, few = sys.argv[3:], None
         if folders[:1] == ["--few"]:
             few, folders = int(folders[1]), folders[2:]
