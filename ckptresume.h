@@ -24982,6 +24982,25 @@ static bool ckr__flat_pieces(const ckr__block *b, int64_t begin, int64_t end, ui
     return true;
 }
 
+static bool ckr__flat_count_one(void *n, uint32_t n_dims, const int64_t *start,
+                                const int64_t *count, const int64_t *stride, uint64_t offset)
+{
+    (void)n_dims, (void)start, (void)count, (void)stride, (void)offset;
+    ++*(uint64_t *)n;
+    return true;
+}
+
+/* How many pieces that makes of the block, or of a whole tensor of this shape where it is NULL. */
+static uint64_t ckr__flat_count(const ckr__block *b, uint32_t n_dims, const int64_t *shape,
+                                int64_t begin, int64_t end)
+{
+    uint64_t n = 0;
+    ckr__box whole;
+    if (!b) b = ckr__box_block(&whole, n_dims, NULL, shape);
+    ckr__flat_pieces(b, begin, end, 0, 1, ckr__flat_count_one, &n);
+    return n;
+}
+
 /* Reading: the flat range lies in a file; pieces go to a tensor, clipped to its logical shape. */
 typedef struct ckr__reader {
     ckr__ctx   *c;
@@ -25112,7 +25131,9 @@ struct ckr_entry {
     const char    *name;       /* for messages                                          */
     uint64_t       n_bytes;
     ckr__bind     *binds;
-    uint64_t       n_binds;
+    uint64_t       n_binds, room;      /* room: places in `binds`                        */
+    const ckr_entry *like[2];  /* others that most likely have boxes of the same starts, or
+                                  sizes; or NULL                                          */
     uint64_t       offset;     /* of its first byte in the file, set by the container    */
     uint32_t       crc;        /* of its bytes, set when they have been written          */
     void          *ops;        /* of the plan                                           */
@@ -25472,25 +25493,45 @@ typedef struct ckr__binder {
     bool replica;
 } ckr__binder;
 
+/* The entry gets places for n binds in all. False: out of memory. */
+static bool ckr__binds_room(ckr__ctx *c, ckr_entry *e, uint64_t n)
+{
+    ckr__bind *list = n > e->room ? CKR__NEW_N(c, ckr__bind, n) : NULL;
+    if (n <= e->room) return true;
+    if (!list) return false;
+    if (e->n_binds) memcpy(list, e->binds, (size_t)e->n_binds * sizeof *list);
+    e->binds = list;
+    e->room = n;
+    return true;
+}
+
+/* One more, zeroed. NULL: out of memory. */
+static ckr__bind *ckr__bind_add(ckr__ctx *c, ckr_entry *e)
+{
+    if (e->n_binds >= e->room && !ckr__binds_room(c, e, e->n_binds ? 2 * e->n_binds : 1))
+        return NULL;
+    return &e->binds[e->n_binds++];
+}
+
 static bool ckr__binder_piece(void *arg, uint32_t n_dims, const int64_t *start,
                               const int64_t *count, const int64_t *stride, uint64_t offset)
 {
     ckr__binder *w = (ckr__binder *)arg;
-    ckr__bind *b = CKR__PUSH_FEW(ckr__bind, w->c, w->entry->binds, w->entry->n_binds);
-    int64_t *v = CKR__NEW_N(w->c, int64_t, 3 * (uint64_t)n_dims);
-    if (!v) return false;
-    if (n_dims) {
-        memcpy(v, start, n_dims * sizeof *v);
-        memcpy(v + n_dims, count, n_dims * sizeof *v);
-        memcpy(v + 2 * (size_t)n_dims, stride, n_dims * sizeof *v);
-    }
+    ckr_entry *e = w->entry;
+    const ckr_piece none = CKR_ZERO, *like[2] = { &none, &none };
+    const uint64_t n = e->n_binds;
+    ckr__bind *b = ckr__bind_add(w->c, e);
+    if (!b) return false;
+    for (int i = 0; i < 2; i++)
+        if (e->like[i] && n < e->like[i]->n_binds && e->like[i]->binds[n].piece.n_dims == n_dims)
+            like[i] = &e->like[i]->binds[n].piece;
     b->tensor = w->tensor;
     b->piece.n_dims = n_dims;
-    b->piece.start = v;
-    b->piece.count = v + n_dims;
-    b->piece.stride = v + 2 * (size_t)n_dims;
+    b->piece.start = ckr__piece_dims(w->c, n_dims, start, like[0]->start, like[1]->start);
+    b->piece.count = ckr__piece_dims(w->c, n_dims, count, like[0]->count, like[1]->count);
+    b->piece.stride = ckr__piece_dims(w->c, n_dims, stride, like[0]->stride, like[1]->stride);
     b->piece.offset = offset;
-    b->piece.dtype = w->entry->dtype;
+    b->piece.dtype = e->dtype;
     b->piece.file = CKR_NO_FILE;
     b->piece.replica = w->replica;
     return !ckr__failed(w->c);
@@ -25656,11 +25697,12 @@ static void ckr__out_unmake(ckr__out *o)
             for (b = 0; b < n && !ckr__made_of(o, was[b].tensor); b++) {}
             if (b == n) continue;
             e->binds = NULL;
-            e->n_binds = 0;
+            e->n_binds = e->room = 0;
             for (b = 0; b < n && !ckr__failed(o->c); b++) {
                 const ckr__made *m = ckr__made_of(o, was[b].tensor);
+                ckr__bind *same = m ? NULL : ckr__bind_add(o->c, e);
                 if (m) ckr__bind_unmake(o, e, m, &was[b]);
-                else *CKR__PUSH_FEW(ckr__bind, o->c, e->binds, e->n_binds) = was[b];
+                else if (same) *same = was[b];
             }
         }
     }
@@ -52912,6 +52954,7 @@ typedef struct ckr__ds_param { /* of the files that are read, or at the target  
     ckr_tensor       *param;
     int64_t           numel, layer;    /* layer: of the pipeline; -1: none               */
     uint64_t          n_pieces;        /* read, ZeRO-3: in which its tensors lie           */
+    ckr_node         *key;     /* written: its name in the model's dict of every file      */
     uint32_t          first, last;     /* stages that have it; two of a tied one         */
     bool              tied, frozen, stated;    /* stated: its optimizer state has been read */
     ckr__held        *slots;   /* read: of the optimizer, "master" too                   */
@@ -53469,23 +53512,13 @@ static void ckr__ds_cut_spans(ckr__ds_list *l, uint32_t d, uint32_t dp)
     l->lean = l->size;
 }
 
-static bool ckr__ds_count_one(void *n, uint32_t n_dims, const int64_t *start, const int64_t *count,
-                              const int64_t *stride, uint64_t offset)
-{
-    (void)n_dims, (void)start, (void)count, (void)stride, (void)offset;
-    ++*(uint64_t *)n;
-    return true;
-}
-
 /* How many boxes its cut by all ranks has. */
 static void ckr__ds_count(ckr__ds_param *p, uint32_t dp)
 {
     const int64_t c = ckr__ds_piece(p->numel, dp);
-    ckr__box whole;
-    const ckr__block *b = ckr__box_block(&whole, p->param->n_dims, NULL, p->param->shape);
     for (int64_t lo = p->n_pieces ? p->numel : 0; lo < p->numel; lo += c)
-        ckr__flat_pieces(b, lo, ckr__min_i64(lo + c, p->numel), 0, 1, ckr__ds_count_one,
-                         &p->n_pieces);
+        p->n_pieces += ckr__flat_count(NULL, p->param->n_dims, p->param->shape, lo,
+                                       ckr__min_i64(lo + c, p->numel));
 }
 
 /* A part of flat tensors: one rank's, of one group. */
@@ -54645,6 +54678,9 @@ typedef struct ckr__ds_job {
     const ckr_node    *scaler, *scaler_was;    /* the loss scaler's fields; as it is saved; or
                                                   NULL                                    */
     ckr__out_file     *f;      /* that is being written: of rank d of stage m               */
+    ckr__out_file     *before; /* the optimizer's of the rank before; or NULL              */
+    ckr_node          *config_node, *metadata; /* the same in all files: made once         */
+    ckr_node         **shapes; /* [pp]: param_shapes of each stage                           */
     uint32_t           m, d;
     const char        *key;    /* of the row whose value is made                           */
     ckr_node          *by_group;       /* key -> a list with a value a flat group; with ZeRO-3
@@ -54674,6 +54710,15 @@ static const ckr_node *ckr__ds_was(const ckr__ds_job *x, const char *pointer)
 static ckr_node *ckr__ds_copy(ckr__ds_job *x, const ckr_node *n)
 {
     return ckr__copy_tree(x->c, x->f, n, NULL);
+}
+
+/* The same for one place in every file: one copy is in all of them, unless it holds tensors. */
+static ckr_node *ckr__ds_once(ckr__ds_job *x, ckr_node **made, const ckr_node *n)
+{
+    const uint64_t had = x->f->n_entries;
+    ckr_node *v = *made ? *made : ckr__ds_copy(x, n);
+    if (x->f->n_entries == had) *made = v;
+    return v;
 }
 
 /* A file of no framework does not tell buffers from parameters, and has values beside the tensors.
@@ -55152,11 +55197,19 @@ static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, const ckr__ds_list *b, const
     const bool master = !strcmp(slot, "master");
     const int64_t size = master && x->wrapper != CKR__DS_BF16 ? b->lean : b->size;
     const ckr_tensor *like = NULL;
+    uint64_t boxes = 0;
     ckr_node *n;
     for (uint64_t i = 0; i < b->n && !like; i++) like = ckr__ds_slot_of(b->items[i], slot);
     n = ckr__entry_new(x->c, x->f, slot, !like || master ? CKR_DTYPE_F32 : like->dtype, 1, &size);
     if (!n) return NULL;
     n->u.entry->requires_grad = master;
+    for (uint64_t i = 0; i < b->n_spans; i++)
+        boxes += ckr__flat_count(NULL, b->spans[i].param->param->n_dims,
+                                 b->spans[i].param->param->shape, b->spans[i].lo, b->spans[i].hi);
+    ckr__binds_room(x->c, n->u.entry, boxes);
+    const uint64_t at = x->f->n_entries - 1;
+    if (at) n->u.entry->like[0] = x->f->entries[at - 1];
+    if (x->before && at < x->before->n_entries) n->u.entry->like[1] = x->before->entries[at];
     for (uint64_t i = 0; i < b->n_spans; i++) {
         const ckr__ds_span *s = &b->spans[i];
         const ckr_tensor *t = ckr__ds_slot_of(s->param, slot);
@@ -55417,7 +55470,7 @@ static void ckr__ds_optim_file(ckr__ds_job *x)
     if (!ckr__ds_begin(x, ckr__ds_name(x->c, row, x->d, x->m))) return;
     ckr_node *o = ckr__ds_wrapped(x);
     x->f->root = ckr__make_dict(x->c, "optimizer_state_dict", o, "ds_config",
-                                ckr__ds_copy(x, x->config), "ds_version",
+                                ckr__ds_once(x, &x->config_node, x->config), "ds_version",
                                 ckr__ds_version_node(x), CKR__END);
     /* what is not known here goes back into the same rank's file */
     ckr_node *const base = ckr__dict_value(o, ckr__ds_places_of[x->wrapper].base),
@@ -55426,6 +55479,7 @@ static void ckr__ds_optim_file(ckr__ds_job *x)
         for (ckr__walk w = ckr__ds_level(x->ds, x->m, x->d, level); ckr__walk_on(&w);)
             if (!w.name || !ckr__word_in(ckr__ds_optim_keys[level], w.name))
                 ckr__node_pair(x->c, to[level], w.key, ckr__ds_copy(x, w.value));
+    x->before = x->f;
 }
 
 /* >>deepspeed.emit.model ------------------------------------------------------ */
@@ -55437,7 +55491,8 @@ static ckr_node *ckr__ds_module_node(ckr__ds_job *x)
     const ckr_node *dict = ckr_node_get(x->meta, "module");
     const bool own = ckr_node_is_dict(dict);
     const uint64_t n = own ? dict->count : x->s->n_tensors;
-    ckr_node *out = ckr__make(x->c, x->pipe ? CKR_NODE_NONE : CKR_NODE_ODICT);
+    ckr_node *out = x->pipe ? ckr__make(x->c, CKR_NODE_NONE)
+                            : ckr__dict_for(x->c, CKR_NODE_ODICT, n);
     const char *first;
     uint64_t at;
     if (x->pipe || !out) return out;
@@ -55451,23 +55506,26 @@ static ckr_node *ckr__ds_module_node(ckr__ds_job *x)
         }
         first = ckr__map_find(&x->aliases, name, strlen(name), &at) ? x->s->ties[at].name : NULL;
         ckr_node *v = first ? ckr__dict_value(out, first) : NULL;
-        const ckr__ds_param *p = ckr__ds_find(&x->params, first ? first : name);
+        ckr__ds_param *p = ckr__ds_find(&x->params, first ? first : name);
         if (!v && p) v = ckr__ds_model_entry(x, p);
-        ckr__node_pair(x->c, out, ckr__make_str(x->c, name), v);
+        if (p && !first && !p->key) p->key = ckr__make_str(x->c, name);
+        ckr__node_pair(x->c, out, p && !first ? p->key : ckr__make_str(x->c, name), v);
     }
     for (uint64_t i = 0; !own && i < x->s->n_ties; i++)
         ckr__node_pair(x->c, out, ckr__make_str(x->c, x->s->ties[i].other),
                        ckr__dict_value(out, x->s->ties[i].name));
-    if (own && dict->attrs) out->attrs = ckr__ds_copy(x, dict->attrs);
+    if (own && dict->attrs) out->attrs = ckr__ds_once(x, &x->metadata, dict->attrs);
     return out;
 }
 
 /* param_shapes: a dict a flat group, of a sub group with ZeRO-3, in the buffer's order. */
 static ckr_node *ckr__ds_shapes_node(ckr__ds_job *x)
 {
-    ckr_node *list = ckr__make(x->c, CKR_NODE_LIST);
     uint64_t end;
     if (!x->optimizer || x->zero == 0) return ckr__make(x->c, CKR_NODE_NONE);
+    if (!x->shapes) x->shapes = CKR__NEW_N(x->c, ckr_node *, x->pp);
+    if (!x->shapes || x->shapes[x->m]) return x->shapes ? x->shapes[x->m] : NULL;
+    ckr_node *list = x->shapes[x->m] = ckr__make(x->c, CKR_NODE_LIST);
     for (uint64_t k = 0; k < x->n_lists[x->m]; k++) {
         const ckr__ds_list *l = &x->lists[x->m][k];
         for (uint64_t i = 0; i < l->n;) {
@@ -55574,7 +55632,8 @@ static void ckr__ds_model_file(ckr__ds_job *x)
         "checkpoint_parallel_dimensions",
         ckr__make_dict(c, "pp_degree", ckr__make_int(c, x->pp), "tp_degree", ckr__make_int(c, 1),
                        CKR__END),
-        "ds_config", ckr__ds_copy(x, x->config), "ds_version", ckr__ds_version_node(x), CKR__END);
+        "ds_config", ckr__ds_once(x, &x->config_node, x->config), "ds_version",
+        ckr__ds_version_node(x), CKR__END);
     if (x->universal) {
         ckr_node *info = ckr__dict_copy(c, ckr_node_get(from, "universal_checkpoint_info"));
         if (!ckr_node_get(info, "universal_checkpoint_version"))
