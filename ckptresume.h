@@ -2760,7 +2760,7 @@ typedef struct ckr__ctx {
     void       *os_pool;       /* of the default hooks                                  */
     const char *home;          /* relative paths are from here; NULL: from where the program is */
     ckr__slice *slices;        /* those that were opened                               */
-    uint64_t    n_slices;
+    uint64_t    n_slices, cap_slices;
     const struct ckr__dcp_form **forms;        /* of pieces, by _form - 1               */
     uint64_t    n_forms;
     const uint8_t *held;       /* bytes of a file that are in memory, while it is parsed     */
@@ -4288,14 +4288,28 @@ static bool ckr__files_borrow(ckr__ctx *c, const ckr__ctx *from)
     return true;
 }
 
+/* Room for n in all: what is counted beforehand takes no more than it needs. */
+static bool ckr__slices_room(ckr__ctx *c, uint64_t n)
+{
+    if (n <= c->cap_slices) return true;
+    const uint64_t cap = n > 2 * c->cap_slices ? n : 2 * c->cap_slices;
+    ckr__slice *list = CKR__NEW_N(c, ckr__slice, cap);
+    if (!list) return false;
+    if (c->n_slices) memcpy(list, c->slices, (size_t)c->n_slices * sizeof *list);
+    c->slices = list;
+    c->cap_slices = cap;
+    return true;
+}
+
 /* `check` reads the archives in a file by this list, not the file as one archive. */
 static bool ckr__slice_note(ckr__ctx *c, uint32_t file, uint64_t offset, uint64_t size)
 {
-    ckr__slice *s = CKR__PUSH(ckr__slice, c, c->slices, c->n_slices);
+    if (!ckr__slices_room(c, c->n_slices + 1)) return false;
+    ckr__slice *s = &c->slices[c->n_slices++];
     s->file = file;
     s->offset = offset;
     s->size = size;
-    return !ckr__failed(c);
+    return true;
 }
 
 static const char *ckr__file_path(const ckr__ctx *c, uint32_t file)
@@ -13251,12 +13265,12 @@ typedef struct ckr__dcp_vm {
     size_t n_stack, cap_stack, n_memo, cap_memo, memo_count, n_cells, cap_cells, n_marks, cap_marks;
     size_t n_wide, cap_wide, n_dims, cap_dims, n_same, cap_same, n_text, cap_text;
     size_t n_free, cap_free, n_boxes, cap_boxes, n_chunks, cap_chunks, n_indices, cap_indices;
-    size_t n_infos, cap_infos, n_tensors, cap_tensors, n_dtypes, cap_dtypes;
+    size_t n_infos, cap_infos, n_tensors, cap_tensors, n_dtypes, cap_dtypes, cap_recent;
     size_t         floor;
     uint64_t       scratch;    /* bytes of all arrays                                    */
     uint64_t       keys[128];  /* attribute names met lately                             */
     uint8_t        attrs[128];
-    uint64_t       recent[64]; /* short strings met lately                               */
+    uint64_t      *recent;     /* strings met lately, by their hash                      */
     uint64_t       paths[64];  /* names of files, and the files                          */
     uint32_t       files[64];
     ckr__dv_seen   seen[16][4], size_seen;     /* keys of each class, torch.Size             */
@@ -13331,6 +13345,7 @@ static void ckr__dv_free(ckr__dcp_vm *m)
     CKR__DV_FREE(m, wide);
     CKR__DV_FREE(m, same);
     CKR__DV_FREE(m, data);
+    CKR__DV_FREE(m, recent);
 }
 
 static void ckr__dv_free_records(ckr__dcp_vm *m)
@@ -13990,14 +14005,18 @@ static bool ckr__dv_text_block(ckr__dcp_vm *m, size_t need)
     return true;
 }
 
-/* A string goes to `text`; one that is there already, as a file's name mostly is, stays. */
+/* A string goes to `text`; one that is there already, as names of files and tensors mostly are,
+   stays. */
 static bool ckr__dv_text_word(ckr__dcp_vm *m, const uint8_t *s, size_t n, uint64_t *out)
 {
-    uint64_t *recent = NULL;
+    uint64_t *recent = NULL, h = n;
     size_t len;
-    if (n >= 8 && n <= 32) {
-        recent = &m->recent[((ckr__load_u64(s) ^ ckr__load_u64(s + n - 8) * 31 ^ n) *
-                             0x9e3779b97f4a7c15u) >> 58];
+    if (n >= 8 && n <= 255) {
+        for (size_t i = 0; i < n; i += 8) {
+            h = (h ^ ckr__load_u64(s + (i < n - 8 ? i : n - 8))) * 0x9e3779b97f4a7c15u;
+            h ^= h >> 32;
+        }
+        recent = &m->recent[h & (m->cap_recent - 1)];
         *out = *recent;
         if (*recent) {
             const char *have = ckr__dv_text(m, *recent, &len);
@@ -14344,6 +14363,10 @@ static bool ckr__dv_step(ckr__dcp_vm *m, uint8_t op)
 static bool ckr__dv_rooms(ckr__dcp_vm *m)
 {
     const size_t size = (size_t)m->size, n = size / 160 + 16;
+    m->cap_recent = size < 65536 ? 64 : size < 4194304 ? 1024 : 65536;
+    m->recent = (uint64_t *)ckr__heap_alloc(m->c, m->cap_recent * sizeof *m->recent);
+    if (!m->recent) return false;
+    memset(m->recent, 0, m->cap_recent * sizeof *m->recent);
     return CKR__DV_ROOM(m, data, size < CKR__DV_WINDOW ? size + 1 : CKR__DV_WINDOW) &&
            CKR__DV_ROOM(m, cells, size / 50 + 256) && CKR__DV_ROOM(m, memo, size / 8 + 64) &&
            CKR__DV_ROOM(m, chunks, n) && CKR__DV_ROOM(m, indices, n) &&
@@ -14768,10 +14791,11 @@ static ckr_result ckr__dcp_metadata(ckr__dcp *d, const char *path)
     ckr_result r = ckr__file_open(c, path, &m.file);
     if (r != CKR_OK) return r;
     m.size = c->files[m.file].size;
-    if (m.size > c->limits.max_metadata_bytes || m.size > SIZE_MAX / 64)
+    /* it passes through a window: four times what may be held */
+    if (m.size / 4 > c->limits.max_metadata_bytes || m.size > SIZE_MAX / 64)
         return ckr__fail(c->err, CKR_ITEM_LIMIT, path, 0, NULL,
                          "%llu bytes of metadata, the limit is %llu", (unsigned long long)m.size,
-                         (unsigned long long)c->limits.max_metadata_bytes);
+                         4 * (unsigned long long)c->limits.max_metadata_bytes);
     bool ok = ckr__dv_run(&m);
     ckr__dv_free(&m);
     if (ok) ok = ckr__dv_gather_run(&m, d);
@@ -14830,7 +14854,7 @@ static ckr_result ckr__dcp_ranges(ckr__dcp *d)
         }
     }
     d->many = n > CKR__DCP_MANY;
-    return CKR_OK;
+    return ckr__slices_room(d->c, d->c->n_slices + n) ? CKR_OK : ckr__oom(d->c);
 }
 
 /* Small slices are read at once. */
@@ -15150,7 +15174,7 @@ static bool ckr__dcp_form_holds(const ckr__ctx *of, ckr_error *err, const ckr_pi
     c.err = err;
     c.chunks = NULL;
     c.slices = NULL;
-    c.n_slices = 0;
+    c.n_slices = c.cap_slices = 0;
     if (ckr__file_read(&c, p->file, at, bytes, f->head) != CKR_OK ||
         ckr__file_read(&c, p->file, at + f->length - f->tail, bytes + f->head, f->tail) != CKR_OK)
         return false;
@@ -27264,6 +27288,12 @@ typedef struct ckr__pickler_frame {
     uint64_t        at;        /* next child                                            */
 } ckr__pickler_frame;
 
+/* A text or class that was written lately, by its address, and its memo index. */
+typedef struct ckr__pickler_recent {
+    const char *module, *s;
+    uint64_t    n, memo;
+} ckr__pickler_recent;
+
 typedef struct ckr__pickler {
     ckr__ctx      *c;
     ckr__out_file *f;
@@ -27273,6 +27303,7 @@ typedef struct ckr__pickler {
     uint64_t       n_memo;
     ckr_entry    **entries;    /* in the order of appearance                            */
     uint64_t       n_entries;
+    ckr__pickler_recent recent[64];
 } ckr__pickler;
 
 /* Where in the tree the walk is: keys and indices of the open containers, joined by "/". */
@@ -27415,13 +27446,41 @@ static void ckr__pickler_text(ckr__pickler *p, const char *s, uint64_t n)
     ckr__buf_put(&p->out, s, (size_t)n);
 }
 
+/* Was it written lately? Then it is a BINGET now. Else its place, where the caller leaves it with
+   its memo index. */
+static ckr__pickler_recent *ckr__pickler_lately(ckr__pickler *p, const char *module, const char *s,
+                                                uint64_t n)
+{
+    ckr__pickler_recent *x = &p->recent[((uint64_t)(uintptr_t)s ^ n) * 0x9e3779b97f4a7c15u >> 58];
+    if (x->s != s || x->module != module || x->n != n) return x;
+    ckr__pickler_get(p, x->memo);
+    return NULL;
+}
+
+static void ckr__pickler_leave(ckr__pickler_recent *x, const char *module, const char *s,
+                               uint64_t n, uint64_t memo)
+{
+    x->module = module;
+    x->s = s;
+    x->n = n;
+    x->memo = memo;
+}
+
 /* `s` must live as long as the pickler. */
 static void ckr__pickler_str(ckr__pickler *p, const char *s, uint64_t n)
 {
     if (n == 0) s = "";                                /* the map takes no NULL */
-    if (ckr__pickler_known(p, s, (size_t)n)) return;
-    ckr__pickler_text(p, s, n);
-    ckr__pickler_put_key(p, s, (size_t)n);
+    ckr__pickler_recent *x = ckr__pickler_lately(p, NULL, s, n);
+    uint64_t memo;
+    if (!x) return;
+    if (!ckr__map_find(&p->text, s, (size_t)n, &memo)) {
+        ckr__pickler_text(p, s, n);
+        memo = p->n_memo;
+        ckr__pickler_put_key(p, s, (size_t)n);
+    } else {
+        ckr__pickler_get(p, memo);
+    }
+    ckr__pickler_leave(x, NULL, s, n, memo);
 }
 
 static void ckr__pickler_word(ckr__pickler *p, const char *s)
@@ -27503,9 +27562,15 @@ static void ckr__pickler_global(ckr__pickler *p, const char *module, size_t n_mo
                          p->key.size);
 }
 
+/* Both must live as long as the pickler. */
 static void ckr__pickler_class(ckr__pickler *p, const char *module, const char *name)
 {
+    ckr__pickler_recent *x = ckr__pickler_lately(p, module, name, 0);
+    uint64_t memo;
+    if (!x) return;
     ckr__pickler_global(p, module, strlen(module), name, strlen(name));
+    if (!p->key.failed && ckr__map_find(&p->text, (const char *)p->key.data, p->key.size, &memo))
+        ckr__pickler_leave(x, module, name, 0, memo);
 }
 
 /* "module.name", split at the last dot, in the spelling that protocol 2 uses (Python 2's). */
@@ -29213,7 +29278,7 @@ typedef struct ckr__lane {
     const ckr__digest_tables *tables;
     ckr__tally *tally;         /* of the job, or NULL                                    */
     uint64_t   bytes_read;
-    const ckr_piece *seen[2];  /* whose slice was looked at last, per side              */
+    const ckr_piece *seen[2];  /* whose slice was looked at last, per side: it is alike   */
     const uint8_t *window;     /* of pieces that have neither file nor memory: bytes    */
     uint64_t   window_at;      /* of the destination from window_at on                  */
     /* of comparisons */
@@ -29237,8 +29302,6 @@ static bool ckr__lane_read(ckr__lane *w, int side, const ckr_piece *p, uint64_t 
 {
     const ckr__ctx *c = side ? w->other : w->src;
     const ckr__file *f = &c->files[p->file];
-    if (p->_form && w->seen[side] != p && !ckr__dcp_form_holds(c, &w->err, p)) return false;
-    w->seen[side] = p;
     if (!ckr__range_ok(at, n, f->size))
         return ckr__fail(&w->err, CKR_ITEM_IO_READ, f->path, at, NULL,
                          "the file ends before this piece") == CKR_OK;
@@ -29848,10 +29911,21 @@ static bool ckr__op_walk(ckr__lane *w, const ckr__op *op, uint32_t axis, const u
     return true;
 }
 
+/* A piece that was taken to be like others is, before anything of it is used. */
+static bool ckr__lane_sees(ckr__lane *w, int side, const ckr_piece *p)
+{
+    if (!p || !p->_form || w->seen[side] == p) return true;
+    if (!ckr__dcp_form_holds(side ? w->other : w->src, &w->err, p)) return false;
+    w->seen[side] = p;
+    return true;
+}
+
 static bool ckr__op_run(ckr__lane *w, const ckr__op *op, uint64_t w0, uint64_t w1, uint8_t *dst)
 {
     const uint64_t at[4] = { op->at_a, op->at_b, op->at_d, op->at_l };
-    return ckr__op_walk(w, op, 0, at, w0, w1, dst);
+    if (op->at_d >= w1 || op->at_d + op->span[0] <= w0) return true;
+    return ckr__lane_sees(w, 0, op->pa) && ckr__lane_sees(w, 1, op->pb) &&
+           ckr__op_walk(w, op, 0, at, w0, w1, dst);
 }
 
 /* >>lanes --------------------------------------------------------------------- */

@@ -1025,7 +1025,7 @@ static void many(void)
     ckr_plan_free(p);
     ckr_ckpt_close(hand);
     if (!CHECK_OK(ckr_ckpt_open("w/many", &d, &c, &e), &e)) return;
-    t_check(c->ctx.arena_bytes < 330 * CHUNKS, __FILE__, __LINE__, "%d bytes a chunk",
+    t_check(c->ctx.arena_bytes < 250 * CHUNKS, __FILE__, __LINE__, "%d bytes a chunk",
             (int)(c->ctx.arena_bytes / CHUNKS));
     for (int i = 0; i < TENSORS; i++)
         for (int k = 0; k < RANKS; k++) {
