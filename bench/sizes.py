@@ -30,7 +30,7 @@ CASES = {
 
 
 def measured(command):
-    """(The processor's seconds if these are fewer, the clock's), the most memory in bytes, exit status, its message."""
+    """(The processor's seconds if these are fewer, the clock's), the most memory, exit status, its message."""
     begin = time.monotonic()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     said = child.stderr.read().decode(errors="replace")
