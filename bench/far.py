@@ -106,7 +106,8 @@ def main():
     a = p.parse_args()
     source, out = a.data / "far", a.data / "far-out"
     if not source.exists():
-        frontier.write("dcp", source, 1, a.layers, a.hidden, heads=lambda key, shape: archive(Tensor(shape), Marked(key)))
+        heads = lambda key, shape: archive(Tensor(shape), Marked(key))
+        frontier.write("dcp", source, 1, a.layers, a.hidden, heads)
     apparent = sum(x.stat().st_size for x in source.iterdir())
     print(f"\n### One file of {apparent / 1e12:.2f} TB\n\n| figure | min | median | limit | median / limit |")
     print("|---|---|---|---|---|", flush=True)

@@ -336,8 +336,8 @@ def put_place(s, key, index, offset, path, at, length):
 
 def put_places(s, titan, run, heads):
     """storage_data, and of each rank its file: what is no tensor with its bytes; of chunks the archive's heads, in the
-    first file of all, in the others of one chunk of each shape, unless `heads` makes of its key and shape what is there:
-    an archive of the same size."""
+    first file of all, in the others of one chunk of each shape. Or, of all, what `heads` makes of key and shape: an
+    archive of the same size."""
     count, tensors = 0, []
 
     def batch():

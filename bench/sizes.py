@@ -36,8 +36,8 @@ def measured(command):
     said = child.stderr.read().decode(errors="replace")
     _, status, use = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
-    seconds = time.monotonic() - begin
-    return (min(seconds, use.ru_utime + use.ru_stime), seconds), use.ru_maxrss * (1 if sys.platform == "darwin" else 1024), child.returncode, said
+    seconds, unit = time.monotonic() - begin, 1 if sys.platform == "darwin" else 1024
+    return (min(seconds, use.ru_utime + use.ru_stime), seconds), use.ru_maxrss * unit, child.returncode, said
 
 
 def row(what, value, unit, limit):
