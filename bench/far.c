@@ -1,6 +1,6 @@
 /* far.c CHECKPOINT OUT PARTS PART...: these parts of a conversion to one torch file, of which zeros
-   are not written: they stay holes, and the file system's room is not asked for. PARTS 0: all in one.
-   cc -std=c99 -O2 -I. -o far bench/far.c -lm -lpthread */
+   are not written: they stay holes, and the file system's room is not asked for. PARTS 0: all in
+   one. cc -std=c99 -O2 -I. -o far bench/far.c -lm -lpthread */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "bench.h"
