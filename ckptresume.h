@@ -32350,6 +32350,7 @@ struct ckr_plan {
     ckr__plan_depth depth;
     ckr__swaps      swaps;     /* pieces that were found wrong                           */
     int8_t         *sorted;    /* of each of the source's tensors: see ckr__pieces_axis    */
+    bool            mended;    /* the report tells which copies are taken for others       */
 };
 
 /* >>plan.rng ------------------------------------------------------------------ */
@@ -35778,6 +35779,16 @@ static bool *ckr__part_uses(ckr__parts *x, uint64_t from, uint64_t to)
     return mine;
 }
 
+/* A repair is told in the report: all of it is looked at by all, the commit, too, once a plan. */
+static ckr_result ckr__parts_mend(ckr__parts *x)
+{
+    ckr_plan *p = x->w.plan;
+    if (!p->target.repair || p->mended) return CKR_OK;
+    const ckr_result r = ckr__plan_trust(p, &x->c, NULL);
+    p->mended = r == CKR_OK;
+    return r;
+}
+
 static ckr_result ckr__part_write(ckr__parts *x, uint32_t part)
 {
     ckr__ctx *c = &x->c;
@@ -35787,8 +35798,7 @@ static ckr_result ckr__part_write(ckr__parts *x, uint32_t part)
     const uint64_t from = part * x->each, to = from + x->each;
     const bool *mine = ckr__part_uses(x, from, to);
     ckr_result r = mine ? ckr__record_begin(x, part, &rec) : c->err->code;
-    /* a repair is told in the report, which the commit makes, too: all of it is looked at by all */
-    if (r == CKR_OK) r = ckr__plan_trust(p, c, p->target.repair ? NULL : mine);
+    if (r == CKR_OK) r = p->target.repair ? ckr__parts_mend(x) : ckr__plan_trust(p, c, mine);
     if (r == CKR_OK) c->total = ckr__place_byte(x, ckr__step_place(x, to)) -
                                 ckr__place_byte(x, ckr__step_place(x, from));
     for (uint64_t k = from; k < to && r == CKR_OK; k++) {
@@ -36052,6 +36062,7 @@ static ckr_result ckr__parts_commit(ckr__parts *x, ckr_receipt *receipt)
                            "no part was written, or on a machine that has another disk there",
                            "write all parts first");
     if (r == CKR_OK) r = ckr__parts_idle(c, x->dir);
+    if (r == CKR_OK) r = ckr__parts_mend(x);
     for (uint32_t i = 0; i < x->of.n && r == CKR_OK; i++) r = ckr__commit_part(x, i, x->dir, at);
     /* now nobody finds the parts any more; whoever found them first is seen by his lock */
     w->temp = x->temp;

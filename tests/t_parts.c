@@ -561,8 +561,11 @@ static void another_version(void)
 
 static void changed_input(void)
 {
+    uint64_t when;
+    memio_file *f;
     size_t i;
     begin(TP2);
+    when = memio_find(&mem, IN "/13/model_config.json")->changed;
     done(process(PART, 0, NULL), "part 0");
     for (i = 0; i < mem.n && !strstr(mem.files[i]->path, ".safetensors"); i++) {}
     mem.files[i]->changed++;
@@ -573,7 +576,17 @@ static void changed_input(void)
     mem.files[i]->changed++;
     not_done(process(COMMIT, 0, NULL), "an input", CKR_ITEM_PART_INPUT, PARTS "/1", "");
     mem.files[i]->changed--;
+    f = memio_find(&mem, IN "/13/model_config.json");
+    memio_write(&mem, f, f->size, "\n", 1);
+    f->changed = 0;                                /* longer, at no known time           */
+    /* it is copied as it is: another plan */
+    not_done(process(COMMIT, 0, NULL), "a longer input", CKR_ITEM_PART_PLAN, PARTS "/1", "");
+    f->size--;
+    f->changed = when;
     done(process(COMMIT, 0, NULL), "commit");
+    to.force = true;                               /* what was committed is no part any more */
+    bad_is(process(COMMIT, 0, NULL), &err, "twice", bad(CKR_ITEM_PART_MISSING, PARTS, NOWHERE, ""));
+    CHECK(memio_find(&mem, OUT) != NULL);
 }
 
 static void no_record(void)
@@ -762,8 +775,8 @@ static void not_possible(void)
     ckr_ckpt_close(c);
 }
 
-/* The first copy of a tensor has another byte, or again the same. */
-static void turn_copy(const char *name, const char *slot)
+/* The first copy of a tensor, or what it is a copy of, has another byte, or again the same. */
+static void turn_piece(const char *name, const char *slot, bool copy)
 {
     ckr_open_desc d = CKR_ZERO;
     ckr_ckpt *c = NULL;
@@ -772,7 +785,7 @@ static void turn_copy(const char *name, const char *slot)
     if (CHECK_OK(ckr_ckpt_open(IN, &d, &c, &err), &err)) {
         const ckr_tensor *t = ckr_ckpt_tensor(c, name, slot);
         uint32_t i = 0;
-        while (t && i < t->n_pieces && !t->pieces[i].replica) i++;
+        while (t && i < t->n_pieces && t->pieces[i].replica != copy) i++;
         if (CHECK(t && i < t->n_pieces)) {
             memio_file *f = memio_find(&mem, c->ctx.files[t->pieces[i].file].path);
             f->data[t->pieces[i].offset + 1] ^= 4;
@@ -787,7 +800,7 @@ static void copies(void)
         uint32_t i, by = 0, n = 0;
     begin(TP2);
     of.n = 16;
-    turn_copy(NORM, "exp_avg");
+    turn_piece(NORM, "exp_avg", true);
     not_done(process(WRITE, 0, NULL), "one process", CKR_ITEM_PLAN_REFUSED, "", NORM " (exp_avg)");
     for (i = 0; i < of.n; i++)
         if (process(PART, i, NULL) != CKR_OK) {
@@ -799,10 +812,64 @@ static void copies(void)
         }
     CHECK(n == 1 || n == 2);
     CHECK(process(COMMIT, 0, NULL) != CKR_OK && !memio_find(&mem, OUT));
-    turn_copy(NORM, "exp_avg");
+    turn_piece(NORM, "exp_avg", true);
     done(process(PART, by, NULL), "the part");
     if (n == 2) done(process(PART, by - 1, NULL), "the part before it");
     done(process(COMMIT, 0, NULL), "commit");
+}
+
+static const ckr_note *note_of(const ckr_plan *p, const char *code, int *n)
+{
+    const ckr_plan_facts *f = ckr_plan_info(p);
+    const ckr_note *found = NULL;
+    uint64_t i;
+    for (i = *n = 0; i < f->n_notes; i++)
+        if (!strcmp(f->notes[i].code, code)) found = &f->notes[i], ++*n;
+    return found;
+}
+
+/* A first copy that its master proves wrong: all parts take the other one, and the report of the
+   commit tells of it as that of one process; also where one plan does all. */
+static void repaired(void)
+{
+    static const char norm[] = "decoder.layers.0.input_layernorm.weight";
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_plan *p = NULL;
+    ckr_receipt want, have;
+    uint32_t i;
+    int n;
+    uint64_t sum;
+    char at[80];
+    snprintf(at, sizeof at, "%s (param)", norm);
+    begin("tests/data/megatron/legacy_tp2_bf16/ckpt");
+    to.topology.pp = to.topology.dp = 1;
+    to.topology.zero = 1;
+    turn_piece(norm, "param", false);
+    bad_is(process(WRITE, 0, NULL), &err, "not asked for",
+           bad(CKR_ITEM_PLAN_REFUSED, "", NOWHERE, at));
+    to.repair = true;
+    sum = whole(&want);
+    all_parts();
+    env = faulty_env(&fault, io);
+    d.env = &env;
+    CHECK_OK(ckr_ckpt_open(IN, &d, &c, &err), &err);
+    CHECK_OK(ckr_plan_create(c, &to, 0, &p, &err), &err);
+    CHECK_OK(ckr_plan_commit(p, OUT, &of, &have, &err), &err);
+    CHECK(note_of(p, "CKR_REPAIRED", &n) && n == 1);
+    same_receipt(&have, &want);
+    is_whole(sum, "repaired");
+    memio_remove(&mem, OUT);
+    ckr_plan_free(p);
+    p = NULL;
+    CHECK_OK(ckr_plan_create(c, &to, 0, &p, &err), &err);
+    for (i = 0; i < of.n; i++) CHECK_OK(ckr_plan_write_part(p, OUT, i, &of, &err), &err);
+    CHECK_OK(ckr_plan_commit(p, OUT, &of, &have, &err), &err);
+    CHECK(note_of(p, "CKR_REPAIRED", &n) && n == 1);
+    same_receipt(&have, &want);
+    is_whole(sum, "repaired by one plan");
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
 }
 
 int main(int argc, char **argv)
@@ -831,6 +898,7 @@ int main(int argc, char **argv)
     RUN(records_made_up);
     RUN(not_possible);
     RUN(copies);
+    RUN(repaired);
     if (!t_now.only) bad_all_seen(BAD_PARTS, never);
     memio_free(&mem);
     return t_end();
