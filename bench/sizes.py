@@ -12,7 +12,7 @@ machine that does other work.
   mega                  Megatron-LM, torch_dist of 1,024 ranks, planned for TP 4
 """
 
-import os, shutil, subprocess, sys, time
+import os, shutil, subprocess, sys, tempfile, time
 from pathlib import Path
 
 import frontier
@@ -29,15 +29,31 @@ CASES = {
 }
 
 
+def resident(pid):
+    """The most memory so far, in bytes; that of wait4 begins with what this process has. 0: not known."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+        return int(text.split("VmHWM:")[1].split()[0]) * 1024
+    except (OSError, IndexError):
+        return 0
+
+
 def measured(command):
     """(The processor's seconds if these are fewer, the clock's), the most memory, exit status, its message."""
-    begin = time.monotonic()
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    said = child.stderr.read().decode(errors="replace")
-    _, status, use = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    seconds, unit = time.monotonic() - begin, 1 if sys.platform == "darwin" else 1024
-    return (min(seconds, use.ru_utime + use.ru_stime), seconds), use.ru_maxrss * unit, child.returncode, said
+    begin, memory, pid = time.monotonic(), 0, 0
+    with tempfile.TemporaryFile() as said:
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
+        while pid == 0:
+            time.sleep(0.002)
+            memory = max(memory, resident(child.pid))
+            pid, status, use = os.wait4(child.pid, os.WNOHANG)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        text = said.read().decode(errors="replace")
+    seconds = time.monotonic() - begin
+    if not memory:
+        memory = use.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return (min(seconds, use.ru_utime + use.ru_stime), seconds), memory, child.returncode, text
 
 
 def row(what, value, unit, limit):
