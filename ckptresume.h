@@ -1695,6 +1695,7 @@ CKR_API void       ckr_run_end(ckr_run *run);
 #  include <sys/stat.h>
 #  include <sys/statvfs.h>
 #  include <sys/types.h>
+#  include <sys/uio.h>
 #  include <unistd.h>
 #  include <time.h>
 #  if defined(__linux__)
@@ -3308,6 +3309,8 @@ typedef struct ckr__os_file {
     struct ckr__os_pool *pool; /* which may park it while nobody uses it, or NULL        */
     struct ckr__os_file *newer, *older;        /* of those that are open in the pool    */
     uint32_t users;            /* threads that read it now                              */
+    bool     probed, cold;     /* `cold`: it was not in memory when it was first read once    */
+    uint64_t taken;            /* bytes that are in memory for a cold one, at most      */
 } ckr__os_file;
 
 /* The files that a context reads: those that were used last stay open. */
@@ -3320,6 +3323,8 @@ typedef struct ckr__os_pool {
     ckr__os_file *newest, *oldest;
     uint32_t n;
     bool full;                 /* one had to be closed for another: the rest is opened when read */
+    uint32_t once;             /* writers that read each byte once                      */
+    uint64_t bytes;            /* of all files                                          */
 } ckr__os_pool;
 
 #define CKR__OPEN_FILES 768u   /* of one context: leaves numbers below select's 1,024        */
@@ -3401,19 +3406,99 @@ static void ckr__os_front(ckr__os_pool *p, ckr__os_file *f)
     p->n++;
 }
 
+/* From here on a conversion does not fit beside what other programs keep in memory: what it reads
+   and writes leaves it. */
+#define CKR__MUCH ((uint64_t)1 << 30)
+
+static void ckr__os_forget(int fd, uint64_t offset, uint64_t n)
+{
+#if defined(POSIX_FADV_DONTNEED)
+    (void)posix_fadvise(fd, (off_t)offset, (off_t)n, POSIX_FADV_DONTNEED);
+#else
+    (void)fd, (void)offset, (void)n;
+#endif
+}
+
+/* Is most of a file not in memory? What somebody else has read stays. */
+static bool ckr__os_cold(int fd, uint64_t size)
+{
+#if defined(__linux__) && defined(SYS_preadv2) && UINTPTR_MAX > UINT32_MAX
+    char byte;
+    struct iovec v;
+    int n = 0;
+    v.iov_base = &byte;
+    v.iov_len = 1;
+    for (uint64_t i = 0; i < 16; i++)
+        n += syscall(SYS_preadv2, fd, &v, 1L, (long)(size / 16 * i), 0L, 8 /* RWF_NOWAIT */) < 0 &&
+             errno == EAGAIN;
+    return n > 8;
+#else
+    (void)fd, (void)size;
+    return false;
+#endif
+}
+
+/* Before the first read of a file by who reads each byte once. */
+static void ckr__os_probe(ckr__os_file *f, int fd)
+{
+    ckr__os_enter(f->pool);
+    const bool probe = f->pool->once && f->pool->bytes >= CKR__MUCH && !f->probed;
+    if (probe) f->probed = true;
+    ckr__os_leave(f->pool);
+    if (!probe || !ckr__os_cold(fd, f->size)) return;
+#if defined(POSIX_FADV_SEQUENTIAL)
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+#endif
+    ckr__os_enter(f->pool);
+    f->cold = true;
+    ckr__os_leave(f->pool);
+}
+
+/* After a read: from time to time what a cold file has brought into memory goes again. */
+static bool ckr__os_behind(ckr__os_file *f, size_t n)
+{
+    bool all = false;
+    ckr__os_enter(f->pool);
+    if (f->cold && f->pool->once) {
+        f->taken += n;
+        all = f->taken >= CKR__MUCH / 8;
+        if (all) f->taken = 0;
+    }
+    ckr__os_leave(f->pool);
+    return all;
+}
+
+/* A writer that reads each byte of the files once begins, or ends. */
+static void ckr__os_once(void *pool, bool begins)
+{
+    ckr__os_pool *p = (ckr__os_pool *)pool;
+    if (!p) return;
+    ckr__os_enter(p);
+    p->once += begins ? 1 : UINT32_MAX;
+    for (ckr__os_file *f = begins || p->once ? NULL : p->newest; f; f = f->older) {
+        if (f->cold) ckr__os_forget(f->fd, 0, 0);
+        f->probed = f->cold = false;
+        f->taken = 0;
+    }
+    ckr__os_leave(p);
+}
+
 /* Closes the one that was not used for longest, where more than `most` are open. False: none. */
 static bool ckr__os_evict(ckr__os_pool *p, uint32_t most)
 {
     int fd = -1;
+    bool cold = false;
     ckr__os_enter(p);
     ckr__os_file *f = p->n > most ? p->oldest : NULL;
     while (f && f->users) f = f->newer;
     if (f) {
         ckr__os_unlink(p, f);
         fd = f->fd;
+        cold = f->cold;
         f->fd = -1;
     }
     ckr__os_leave(p);
+    if (cold) ckr__os_forget(fd, 0, 0);
     if (fd >= 0) close(fd);
     return fd >= 0;
 }
@@ -3436,6 +3521,7 @@ static void ckr__os_join(void **pool, void *file)
         *pool = p;
     }
     f->pool = p;
+    p->bytes += f->size;
     if (f->fd < 0) return;
     const uint32_t most = ckr__os_most(f->fd);
     ckr__os_enter(p);
@@ -3663,9 +3749,23 @@ static int32_t ckr__os_read(CKR__USER, void *file, uint64_t offset, void *dst, s
     int fd;
     int32_t r = ckr__os_take(f, &fd);
     if (r) return r;
+    if (f->pool) ckr__os_probe(f, fd);
     r = ckr__os_transfer(fd, offset, dst, NULL, n);
+    if (f->pool && ckr__os_behind(f, n)) ckr__os_forget(fd, 0, 0);
     ckr__os_drop(f, fd);
     return r;
+}
+
+/* What was written goes to the disk while the next is made, so that little is left to sync; of a
+   large file it leaves the memory some time after. */
+static void ckr__os_written(int fd, uint64_t offset, size_t n)
+{
+    const uint64_t lag = CKR__MUCH / 4;
+    if (n < (size_t)1 << 20) return;
+#if defined(__linux__) && defined(SYS_sync_file_range) && UINTPTR_MAX > UINT32_MAX
+    (void)syscall(SYS_sync_file_range, fd, offset, (uint64_t)n, 2u);   /* SYNC_FILE_RANGE_WRITE */
+#endif
+    if (offset >= CKR__MUCH) ckr__os_forget(fd, offset - lag, n);
 }
 
 /* Past RLIMIT_FSIZE a write raises a signal that ends the program: it is held back from this
@@ -3687,6 +3787,7 @@ static int32_t ckr__os_write(CKR__USER, void *file, uint64_t offset, const void 
         sigismember(&before, SIGXFSZ) != 1)
         sigwait(&large, &number);
     ckr__os_mask(SIG_SETMASK, &was, NULL);
+    if (!r) ckr__os_written(fd, offset, n);
     ckr__os_drop(f, fd);
     return r;
 }
@@ -3700,6 +3801,16 @@ static int32_t ckr__os_sync(CKR__USER, void *file)
     r = fsync(fd) == 0 ? 0 : errno;
     ckr__os_drop(f, fd);
     return r;
+}
+
+/* What is on the disk leaves the memory. */
+static void ckr__os_settled(void *file)
+{
+    ckr__os_file *f = (ckr__os_file *)file;
+    int fd;
+    if (ckr__os_take(f, &fd)) return;
+    ckr__os_forget(fd, 0, 0);
+    ckr__os_drop(f, fd);
 }
 
 static void ckr__os_close(CKR__USER, void *file)
@@ -4016,6 +4127,18 @@ static int32_t ckr__os_open_in(void **pool, const char *path, void **file, uint6
 static void ckr__os_pool_free(void *pool)
 {
     (void)pool;
+}
+
+#define CKR__MUCH UINT64_MAX           /* the system is told nothing of what it may forget */
+
+static void ckr__os_once(void *pool, bool begins)
+{
+    (void)pool, (void)begins;
+}
+
+static void ckr__os_settled(void *file)
+{
+    (void)file;
 }
 
 /* Only a handle that may write can flush, and what is synced was opened again to be read. */
@@ -34444,6 +34567,7 @@ typedef struct ckr__write {
     ckr_plan        *plan;
     ckr__crew        crew;
     uint8_t        **buffers;  /* one window per lane                                   */
+    void            *pool;     /* of the files that are read                            */
     uint64_t       (**seen)[2];/* per lane: digest sums of what is written              */
     const char      *temp;     /* path of the temporary sibling                         */
     ckr__paths       dirs, files;      /* of it                                          */
@@ -34858,18 +34982,34 @@ static void ckr__temp_remove(ckr__write *w)
 }
 
 /* Makes a file durable; one with a text, which is all of it, is made. */
-static ckr_result ckr__file_settle(ckr__ctx *c, const char *path, const ckr__buf *text)
+static ckr_result ckr__file_settle_in(const ckr__ctx *c, const char *path, const ckr__buf *text,
+                                      ckr_error *err)
 {
     const ckr_io *io = &c->env.io;
     void *h;
     uint64_t size;
     int32_t sys = io->open_fn(io->user, path, text != NULL, &h, &size);
-    if (sys) return ckr__fail_io(c->err, text ? CKR_ITEM_IO_OPEN : CKR_ITEM_IO_SYNC, path, sys);
+    if (sys) return ckr__fail_io(err, text ? CKR_ITEM_IO_OPEN : CKR_ITEM_IO_SYNC, path, sys);
     if (text && text->size) sys = io->write_fn(io->user, h, 0, text->data, text->size);
     if (!sys) sys = io->sync_fn(io->user, h);
+    if (!sys && c->total >= CKR__MUCH && io->open_fn == ckr__os_open) ckr__os_settled(h);
     io->close_fn(io->user, h);
     if (!sys) return CKR_OK;
-    return ckr__fail_io(c->err, text ? CKR_ITEM_IO_WRITE : CKR_ITEM_IO_SYNC, path, sys);
+    return ckr__fail_io(err, text ? CKR_ITEM_IO_WRITE : CKR_ITEM_IO_SYNC, path, sys);
+}
+
+static ckr_result ckr__file_settle(ckr__ctx *c, const char *path, const ckr__buf *text)
+{
+    return ckr__file_settle_in(c, path, text, c->err);
+}
+
+/* All files of the plan, as many at a time as there are lanes. */
+static void ckr__settle_lane(void *arg, uint32_t lane)
+{
+    const ckr__write *w = (const ckr__write *)arg;
+    ckr_error *err = &w->crew.lanes[lane].err;
+    for (uint64_t i = lane; i < w->plan->out.n_files && err->code == CKR_OK; i += w->crew.n)
+        ckr__file_settle_in(w->c, w->files.list[i], NULL, err);
 }
 
 /* "dir/name" -> "dir/.name.suffix"; trailing slashes do not count. */
@@ -35014,6 +35154,8 @@ static ckr_result ckr__write_alloc(ckr__write *w)
     if (ckr__crew_small(&w->crew, w->c, w->c->env.parallel.n_threads, &w->plan->src->ctx, NULL,
                         n ? n : 1, CKR__BLOCK) != CKR_OK)
         return ckr__oom(w->c);
+    w->pool = w->plan->src->ctx.os_pool;
+    ckr__os_once(w->pool, true);
     n = 2 * w->crew.n_tensors; /* and those that are made of them                      */
     w->buffers = CKR__NEW_N(w->c, uint8_t *, w->crew.n);
     w->seen = (uint64_t (**)[2])ckr__arena_n(w->c, w->crew.n, sizeof *w->seen);
@@ -35066,8 +35208,10 @@ static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *ol
     if (r == CKR_OK) r = ckr__write_receipt(w, receipt, &side);
     if (r == CKR_OK && !w->single)
         r = ckr__file_settle(c, w->files.list[p->out.n_files], &side);
-    for (uint64_t i = 0; i < p->out.n_files && r == CKR_OK; i++)
-        r = ckr__file_settle(c, w->files.list[i], NULL);
+    if (r == CKR_OK) {
+        ckr__for(c, w->crew.n, ckr__settle_lane, w);
+        r = ckr__crew_error(&w->crew);
+    }
     for (uint64_t i = w->dirs.n; i > 0 && r == CKR_OK; i--)
         r = ckr__path_do(c, CKR_PATH_SYNC_DIR, w->dirs.list[i - 1], NULL, CKR_ITEM_IO_SYNC);
     if (r == CKR_OK) r = ckr__output_rename(c, w->temp, path, old, w->single);
@@ -35099,6 +35243,7 @@ static void ckr__write_free(ckr__write *w)
         if (w->buffers) ckr__heap_free(w->c, w->buffers[i], ckr__write_buffer(w));
         if (w->seen) ckr__heap_free(w->c, w->seen[i], sums);
     }
+    ckr__os_once(w->pool, false);
     ckr__crew_free(&w->crew);
 }
 
