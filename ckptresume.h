@@ -3867,7 +3867,9 @@ static int32_t ckr__os_lock(CKR__USER, const char *path, void **lock)
 {
     struct stat a, b;
     int32_t r = 0;
-    int *held = (int *)malloc(sizeof *held), fd = held ? ckr__os_fd(path, O_RDONLY) : -1;
+    /* NFS locks only what may be written; a directory may not, and has a lock without */
+    int *held = (int *)malloc(sizeof *held), fd = held ? ckr__os_fd(path, O_RDWR) : -1;
+    if (held && fd < 0) fd = ckr__os_fd(path, O_RDONLY);
     if (fd < 0) r = held ? errno : ENOMEM;
     else if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno != ENOSYS && errno != EOPNOTSUPP &&
              errno != ENOLCK)  /* (a file system without locks: then there is none)    */
@@ -34870,6 +34872,18 @@ static void ckr__temp_unlock(ckr__write *w)
     w->lock = NULL;
 }
 
+static ckr_result ckr__temp_clear(ckr__ctx *c, const char *temp);
+
+/* What a dead run has left under the temporary name goes, a living one is left alone. */
+static ckr_result ckr__temp_free(ckr__write *w)
+{
+    if (ckr__path_kind(w->c, w->temp) == CKR_FILE_ABSENT) return CKR_OK;
+    ckr_result r = ckr__temp_lock(w);
+    if (r == CKR_OK) r = ckr__temp_clear(w->c, w->temp);
+    ckr__temp_unlock(w);
+    return r;
+}
+
 static void ckr__wins_crcs(const ckr__write *w, ckr__buf *out);
 
 static ckr_result ckr__write_batch(ckr__write *w)
@@ -34949,6 +34963,19 @@ static void ckr__remove_tree(ckr__ctx *c, const char *path)
     }
     while (dirs.n-- > 0) io->path_fn(io->user, CKR_PATH_RMDIR, dirs.list[dirs.n], NULL);
     *c->err = keep;
+}
+
+/* What lies under the temporary name goes. Of parts `plan` first: without it nobody takes them back
+   while they go (>>parts). */
+static ckr_result ckr__temp_clear(ckr__ctx *c, const char *temp)
+{
+    const ckr_io *io = &c->env.io;
+    const char *plan = ckr__path_join(c, temp, "plan");
+    if (!plan) return c->err->code;
+    if (io->path_fn(io->user, CKR_PATH_REMOVE, plan, NULL) == 0)
+        io->path_fn(io->user, CKR_PATH_SYNC_DIR, temp, NULL);
+    ckr__remove_tree(c, temp);
+    return CKR_OK;
 }
 
 /* The temporary sibling as it will be: directories, parents first, each once; and files. */
@@ -35176,7 +35203,7 @@ static ckr_result ckr__write_alloc(ckr__write *w)
     return CKR_OK;
 }
 
-static ckr_result ckr__parts_clear(ckr__ctx *c, const char *dir);
+static ckr_result ckr__parts_clear(ckr__ctx *c, const char *dir, const char *temp);
 static void ckr__write_sum(const ckr__write *w, uint64_t i, bool written, uint64_t sum[2]);
 
 /* The digests of what was read and of what went into the files, and the side file's text. */
@@ -35279,13 +35306,9 @@ static CKR__NOINLINE ckr_result ckr__plan_write_body(ckr_plan *p, const char *pa
     if (!w.temp || !old) r = c.err->code;
     else r = ckr__stat_told(&c, ckr__output_check(&c, p, path, old));
     if (r == CKR_OK) {
-        /* the temporary name for this run: what a dead one left goes, a living one is left alone */
-        if (ckr__path_kind(&c, w.temp) != CKR_FILE_ABSENT) {
-            r = ckr__temp_lock(&w);
-            if (r == CKR_OK) ckr__remove_tree(&c, w.temp);
-            ckr__temp_unlock(&w);
-        }
-        if (r == CKR_OK) r = ckr__parts_clear(&c, ckr__sibling(&c, path, "ckptresume-parts"));
+        r = ckr__temp_free(&w);
+        if (r == CKR_OK)
+            r = ckr__parts_clear(&c, ckr__sibling(&c, path, "ckptresume-parts"), w.temp);
         r = ckr__stat_told(&c, r);
         if (r == CKR_OK) r = ckr__output_room(&c, path, p->facts.bytes_written);
         c.total = p->facts.bytes_written;
@@ -35443,11 +35466,11 @@ CKR_API ckr_result ckr_plan_write_end(ckr_plan *p, const char *path, ckr_error *
    steps of equal length, at elements, and a part is a row of steps. Everything lies in one
    directory beside the output, `.NAME.ckptresume-parts`: `plan`, which says what the parts are
    parts of; `out`, the output as it grows; and a record of each part, `1` and so on, which is
-   locked while the part is written. A step is written, made durable, and then told in the record:
-   the CRC-32 of what each entry has in it, and what it adds to the digests. A part that goes on
-   reads what its record tells of, and writes again what is not so. The commit takes
-   `.NAME.ckptresume-tmp` as the name of the directory, adds up what the records say, writes what
-   needs CRCs, and renames `out`.
+   locked while the part is written. A step is written, made durable, its files' names too, and then
+   told in the record: the CRC-32 of what each entry has in it, and what it adds to the digests. A
+   part that goes on reads what its record tells of, and writes again what is not so. The commit
+   takes `.NAME.ckptresume-tmp` as the name of the directory, adds up what the records say, writes
+   what needs CRCs, and renames `out`.
 
    Words of 64 bits, little-endian:
 
@@ -35483,7 +35506,7 @@ typedef struct ckr__parts {
     uint64_t    head[CKR__HEAD_WORDS];
     size_t      shift;
     ckr__ready  held;          /* one file, whose image is asked for                     */
-    bool        holding;
+    bool        holding, taken;                /* taken: the output has its name         */
     uint32_t  **crcs;          /* by file: of its entries, while it is not held; or NULL  */
 } ckr__parts;
 
@@ -35636,18 +35659,20 @@ static ckr_result ckr__part_load(ckr__ctx *c, const char *path, ckr__buf *out)
     return c->err->code;
 }
 
-/* Is a head of this plan, these inputs and this number of parts? */
-static ckr_result ckr__head_same(ckr__parts *x, const ckr__buf *b, const char *path)
+/* Is a head of this plan, these inputs and this number of parts? A part alone makes its own. */
+static ckr_result ckr__head_same(ckr__parts *x, const ckr__buf *b, const char *path,
+                                 bool plan)
 {
     ckr__ctx *c = &x->c;
     uint64_t v[CKR__HEAD_WORDS];
-    const char *anew = ckr__printf(c, "give every part the same options; or, when no part is "
-                                      "running, remove %.200s and write all parts again", x->dir);
+    const char *anew = ckr__printf(c, "give every part the same options, and the same version; or, "
+                                      "when no part is running, remove %.200s and write all parts "
+                                      "again", x->dir);
     const bool whole = b->size >= 8 * CKR__HEAD_WORDS;
     for (size_t i = 0; whole && i < CKR__HEAD_WORDS; i++) v[i] = ckr__word_at(b, 0, i);
     if (!whole || v[CKR__HEAD_MAGIC] != CKR__PART_MAGIC)
         return ckr__fail_with(c, CKR_ITEM_PART_RECORD, path, NULL, "it does not begin as one",
-                              anew);
+                              plan ? anew : "run this part again, without --continue");
     if (v[CKR__HEAD_VERSION] != CKR_VERSION)
         return ckr__fail_fmt(c, CKR_ITEM_PART_VERSION, path, NULL, anew,
                              "version %llu wrote it; this is %llu",
@@ -35841,7 +35866,7 @@ static ckr_result ckr__record_begin(ckr__parts *x, uint32_t part, ckr__record *r
     x->head[CKR__HEAD_LAST] = part;
     x->head[CKR__HEAD_RUN] = run;
     if (whole && x->of.go_on && ckr__word_at(&rec->was, 0, CKR__HEAD_LAST) == part) {
-        if (ckr__head_same(x, &rec->was, rec->path) != CKR_OK) return c->err->code;
+        if (ckr__head_same(x, &rec->was, rec->path, false) != CKR_OK) return c->err->code;
         rec->end = ckr__record_walk(x, part, &rec->was, rec->at);
         return CKR_OK;
     }
@@ -35884,11 +35909,29 @@ static ckr_result ckr__step_verify(ckr__parts *x, ckr__record *rec, uint64_t k, 
     return r;
 }
 
+/* The names of the step's files last as long as its record will: a file that the system forgets
+   would be made anew by another part, with holes for what this one wrote. */
+static ckr_result ckr__step_names(ckr__parts *x)
+{
+    const ckr__write *w = &x->w;
+    const uint64_t last = w->end.file + (w->end.at > 0);
+    const char *was = NULL;
+    for (uint64_t i = w->begin.file; i < last; i++) {
+        const char *dir = ckr__parent(&x->c, w->files.list[i]);
+        if (!dir) return x->c.err->code;
+        if (was && !strcmp(dir, was)) continue;
+        if (ckr__path_do(&x->c, CKR_PATH_SYNC_DIR, dir, NULL, CKR_ITEM_IO_SYNC) != CKR_OK) break;
+        was = dir;
+    }
+    return x->c.err->code;
+}
+
 /* Writes step k, and tells of it. */
 static ckr_result ckr__step_write(ckr__parts *x, ckr__record *rec, uint64_t k, ckr__buf *crcs,
                                   ckr__buf *b)
 {
     ckr_result r = ckr__step_run(x, k, crcs);
+    if (r == CKR_OK) r = ckr__step_names(x);
     if (r != CKR_OK) return r;
     const uint64_t head[] = { k, crcs->size / 8, 0, 0 };
     b->size = 0;
@@ -35944,6 +35987,7 @@ static ckr_result ckr__part_write(ckr__parts *x, uint32_t part)
     const bool *mine = ckr__part_uses(x, from, to);
     ckr_result r = mine ? ckr__record_begin(x, part, &rec) : c->err->code;
     if (r == CKR_OK) r = p->target.repair ? ckr__parts_mend(x) : ckr__plan_trust(p, c, mine);
+    if (r == CKR_OK) r = ckr__path_do(c, CKR_PATH_SYNC_DIR, x->dir, NULL, CKR_ITEM_IO_SYNC);
     if (r == CKR_OK) c->total = ckr__place_byte(x, ckr__step_place(x, to)) -
                                 ckr__place_byte(x, ckr__step_place(x, from));
     for (uint64_t k = from; k < to && r == CKR_OK; k++) {
@@ -35978,13 +36022,20 @@ static ckr_result ckr__parts_idle(ckr__ctx *c, const char *dir)
     return r;
 }
 
-/* What earlier runs have left of parts goes. */
-static ckr_result ckr__parts_clear(ckr__ctx *c, const char *dir)
+/* What earlier runs have left of parts goes: by its other name, so that none of it counts for a
+   part when this run dies meanwhile. */
+static ckr_result ckr__parts_clear(ckr__ctx *c, const char *dir, const char *temp)
 {
+    if (!dir || !temp) return c->err->code;
     if (ckr__path_kind(c, dir) == CKR_FILE_ABSENT) return CKR_OK;
     const ckr_result r = ckr__parts_idle(c, dir);
-    if (r == CKR_OK) ckr__remove_tree(c, dir);
-    return r;
+    if (r != CKR_OK) return r;
+    const int32_t sys = c->env.io.path_fn(c->env.io.user, CKR_PATH_RENAME, dir, temp);
+    if (sys == ENOTEMPTY || sys == EEXIST || sys == ENOTDIR)
+        return ckr__fail_with(c, CKR_ITEM_OUTPUT_BUSY, temp, NULL, NULL,
+                              "wait for it, or write elsewhere");
+    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_RENAME, dir, sys);
+    return ckr__temp_clear(c, temp);
 }
 
 /* A commit that was killed has left the directory under its other name. */
@@ -35998,10 +36049,29 @@ static ckr_result ckr__parts_back(ckr__parts *x)
         return c->err->code;
     x->w.temp = x->temp;
     ckr_result r = ckr__temp_lock(&x->w);
-    if (r == CKR_OK) r = ckr__path_do(c, CKR_PATH_RENAME, x->temp, x->dir, CKR_ITEM_IO_RENAME);
+    /* (unless a commit ended just now) */
+    if (r == CKR_OK && ckr__path_kind(c, plan) == CKR_FILE_REGULAR)
+        r = ckr__path_do(c, CKR_PATH_RENAME, x->temp, x->dir, CKR_ITEM_IO_RENAME);
     ckr__temp_unlock(&x->w);
     x->w.temp = temp;
     return r;
+}
+
+/* What a dead run of one process has left under the temporary name gives its room back. A commit's
+   stays: a file system may show locks on directories to one machine only. */
+static void ckr__parts_sweep(ckr__parts *x)
+{
+    ckr__ctx *c = &x->c;
+    const ckr_io *io = &c->env.io;
+    const char *plan = ckr__path_join(c, x->temp, "plan"),
+               *done = ckr__path_join(c, x->temp, "done");
+    void *lock = NULL;
+    if (!plan || !done || ckr__path_kind(c, x->temp) == CKR_FILE_ABSENT ||
+        (io->lock_fn && io->lock_fn(io->user, x->temp, &lock)))
+        return;
+    if (ckr__path_kind(c, plan) == CKR_FILE_ABSENT && ckr__path_kind(c, done) == CKR_FILE_ABSENT)
+        ckr__remove_tree(c, x->temp);
+    if (lock) io->unlock_fn(io->user, lock);
 }
 
 static ckr_result ckr__parts_make(ckr__parts *x, const char *plan, uint32_t who)
@@ -36021,7 +36091,9 @@ static ckr_result ckr__parts_make(ckr__parts *x, const char *plan, uint32_t who)
     ckr__buf_free(&b);
     /* by another name first: nobody finds half of it */
     if (r == CKR_OK) r = ckr__path_do(c, CKR_PATH_RENAME, mine, plan, CKR_ITEM_IO_RENAME);
-    return r == CKR_OK ? ckr__path_do(c, CKR_PATH_SYNC_DIR, x->dir, NULL, CKR_ITEM_IO_SYNC) : r;
+    return r == CKR_OK
+               ? ckr__path_do(c, CKR_PATH_SYNC_DIR, ckr__parent(c, x->dir), NULL, CKR_ITEM_IO_SYNC)
+               : r;
 }
 
 /* The parts' directory, for part number `who` - 1; 0: for all of them. */
@@ -36032,11 +36104,17 @@ static ckr_result ckr__parts_begin(ckr__parts *x, uint32_t who)
     ckr__buf b = { c, NULL, 0, 0, false };
     ckr_result r = plan ? CKR_OK : c->err->code;
     uint64_t nonce = 0;
-    if (r == CKR_OK && x->of.go_on) r = ckr__parts_back(x);
-    if (r == CKR_OK && !who && !x->of.go_on) r = ckr__parts_clear(c, x->dir);
+    if (r == CKR_OK) r = ckr__parts_back(x);
+    if (r == CKR_OK && !who && !x->of.go_on) {
+        const char *out = x->w.temp;
+        x->w.temp = x->temp;
+        r = ckr__temp_free(&x->w);
+        x->w.temp = out;
+        if (r == CKR_OK) r = ckr__parts_clear(c, x->dir, x->temp);
+    }
     const bool there = r == CKR_OK && ckr__path_kind(c, plan) == CKR_FILE_REGULAR;
     if (there) r = ckr__part_load(c, plan, &b);
-    if (there && r == CKR_OK) r = ckr__head_same(x, &b, plan);
+    if (there && r == CKR_OK) r = ckr__head_same(x, &b, plan, true);
     if (there && r == CKR_OK) nonce = ckr__word_at(&b, 0, CKR__HEAD_LAST);
     ckr__buf_free(&b);
     if (r == CKR_OK && who && x->of.nonce && (!there || nonce != x->of.nonce))
@@ -36045,7 +36123,10 @@ static ckr_result ckr__parts_begin(ckr__parts *x, uint32_t who)
                                  : "the process that began the run made it, and it is not here: "
                                    "the output's directory is not common to all machines",
                            "write to a file system that all processes share");
-    if (r == CKR_OK && !there) r = ckr__output_room(c, x->path, x->total);
+    if (r == CKR_OK && !there) {
+        ckr__parts_sweep(x);
+        r = ckr__output_room(c, x->path, x->total);
+    }
     if (r == CKR_OK && (!there || (!who && nonce != x->of.nonce)))
         r = ckr__parts_make(x, plan, who);
     for (uint64_t i = 0; i < x->w.dirs.n && r == CKR_OK; i++) {
@@ -36054,6 +36135,8 @@ static ckr_result ckr__parts_begin(ckr__parts *x, uint32_t who)
         if (sys && sys != EEXIST)
             r = ckr__fail_io(c->err, CKR_ITEM_IO_MKDIR, x->w.dirs.list[i], sys);
     }
+    for (uint64_t i = x->w.dirs.n; i > 0 && r == CKR_OK; i--)
+        r = ckr__path_do(c, CKR_PATH_SYNC_DIR, x->w.dirs.list[i - 1], NULL, CKR_ITEM_IO_SYNC);
     return r;
 }
 
@@ -36114,7 +36197,7 @@ static ckr_result ckr__commit_part(ckr__parts *x, uint32_t part, const char *dir
         x->head[CKR__HEAD_RUN] = ckr__word_at(&b, 0, CKR__HEAD_RUN);
         x->head[CKR__HEAD_LAST] = part;
     }
-    if (r == CKR_OK) r = ckr__head_same(x, &b, path);
+    if (r == CKR_OK) r = ckr__head_same(x, &b, path, false);
     if (r == CKR_OK && ckr__word_at(&b, 0, CKR__HEAD_LAST) != part)
         r = ckr__fail_with(c, CKR_ITEM_PART_RECORD, path, NULL, "it is the record of another part",
                            again);
@@ -36148,7 +36231,7 @@ static ckr_result ckr__commit_file(ckr__parts *x, uint64_t i)
     if (!ckr__path_stat(&x->c, path, &st)) return ckr__stat_told(&x->c, CKR_OK);
     if (f->size && (st.kind != CKR_FILE_REGULAR || st.size != f->size))
         return ckr__fail_fmt(&x->c, CKR_ITEM_PART_RECORD, path, NULL,
-                             "write all parts again, without --continue",
+                             ckr__printf(&x->c, "remove %.200s and write all parts again", x->dir),
                              "the records tell of a file of %llu bytes, and it has %llu",
                              (unsigned long long)f->size, (unsigned long long)st.size);
     if (!late) return CKR_OK;
@@ -36185,11 +36268,17 @@ static ckr_result ckr__commit_all(ckr__parts *x, ckr_receipt *receipt)
     /* from here on `out` may be what was there before: nobody goes on with that */
     const char *plan = ckr__path_join(c, x->temp, "plan"),
                *done = ckr__path_join(c, x->temp, "done");
+    ckr_stat made, now;
     if (!plan || !done) return c->err->code;
+    if (!ckr__path_stat(c, w->temp, &made)) return ckr__stat_told(c, CKR_OK);
     r = ckr__path_do(c, CKR_PATH_RENAME, plan, done, CKR_ITEM_IO_RENAME);
     if (r != CKR_OK) return r;
-    r = ckr__output_rename(c, w->temp, x->path, x->old, w->single);
-    if (r != CKR_OK) c->env.io.path_fn(c->env.io.user, CKR_PATH_RENAME, done, plan);
+    r = ckr__path_do(c, CKR_PATH_SYNC_DIR, x->temp, NULL, CKR_ITEM_IO_SYNC);
+    if (r == CKR_OK) r = ckr__output_rename(c, w->temp, x->path, x->old, w->single);
+    x->taken = r != CKR_OK && (!ckr__path_stat(c, x->path, &now) ||
+                               (now.kind == made.kind && now.id[0] == made.id[0] &&
+                                now.id[1] == made.id[1]));
+    if (r != CKR_OK && !x->taken) c->env.io.path_fn(c->env.io.user, CKR_PATH_RENAME, done, plan);
     return r;
 }
 
@@ -36213,7 +36302,9 @@ static ckr_result ckr__parts_commit(ckr__parts *x, ckr_receipt *receipt)
     w->temp = x->temp;
     if (r == CKR_OK && ckr__path_kind(c, x->temp) != CKR_FILE_ABSENT) {
         r = ckr__temp_lock(w);
-        if (r == CKR_OK) ckr__remove_tree(c, x->temp);
+        if (r == CKR_OK && ckr__path_kind(c, x->dir) == CKR_FILE_ABSENT)
+            r = ckr__temp_busy(w, EBUSY);      /* another commit has just taken them        */
+        if (r == CKR_OK) r = ckr__temp_clear(c, x->temp);
         ckr__temp_unlock(w);
     }
     if (r == CKR_OK) r = ckr__path_do(c, CKR_PATH_RENAME, x->dir, x->temp, CKR_ITEM_IO_RENAME);
@@ -36225,7 +36316,7 @@ static ckr_result ckr__parts_commit(ckr__parts *x, ckr_receipt *receipt)
         w->temp = x->temp;
         ckr__temp_unlock(w);
         if (r == CKR_OK) ckr__remove_tree(c, x->temp);
-        else c->env.io.path_fn(c->env.io.user, CKR_PATH_RENAME, x->temp, x->dir);
+        else if (!x->taken) c->env.io.path_fn(c->env.io.user, CKR_PATH_RENAME, x->temp, x->dir);
     }
     if (r == CKR_OK && receipt && w->plan->out.renamed) ckr__receipt_reread(c, x->path, receipt);
     return r;

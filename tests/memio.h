@@ -15,6 +15,7 @@
 typedef struct memio_file {
     char    *path;
     bool     is_dir, dirty;    /* dirty: written and not yet synced                     */
+    bool     named;            /* its directory was synced since it has its name        */
     uint8_t *data;
     size_t   size, cap;
     uint64_t id, changed;      /* changed: the number of the last change of its bytes   */
@@ -259,6 +260,7 @@ static void memio_move(memio *m, const char *from, const char *to)
         if (!path) exit(2);
         strcpy(path, to);
         strcat(path, f->path + n);
+        if (!f->path[n]) f->named = false;
         free(f->path);
         f->path = path;
     }
@@ -276,6 +278,7 @@ static int32_t memio_path(void *user, ckr_path_op op, const char *path, const ch
 {
     memio *m = (memio *)user;
     memio_file *f = memio_find(m, path), *t = to ? memio_find(m, to) : NULL;
+    size_t i;
     switch (op) {
     case CKR_PATH_MKDIR:
         if (f) return EEXIST;
@@ -301,6 +304,10 @@ static int32_t memio_path(void *user, ckr_path_op op, const char *path, const ch
         memio_drop(m, f);
         return 0;
     case CKR_PATH_SYNC_DIR:
+        for (i = 0; i < m->n; i++)
+            if (memio_below(m->files[i]->path, path) &&
+                !strchr(m->files[i]->path + strlen(path) + 1, '/'))
+                m->files[i]->named = true;
         return 0;
     case CKR_PATH_EXCHANGE:
         if (!f || !t) return ENOENT;

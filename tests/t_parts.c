@@ -408,6 +408,171 @@ static void verified(void)
     is_whole(sum, "verified");
 }
 
+/* What a test looks at, or does, before a call of the memory's own. */
+static struct {
+    const char *fails;         /* the directory whose sync does                         */
+    unsigned long records, early;
+    size_t left;               /* removals until the process dies; 0: it lives          */
+    bool dead;
+} watch;
+
+/* All that lies below a directory, or is that file, has a name that lasts. */
+static bool named(const char *path)
+{
+    size_t i;
+    for (i = 0; i < mem.n; i++)
+        if ((!strcmp(mem.files[i]->path, path) || memio_below(mem.files[i]->path, path)) &&
+            !mem.files[i]->named)
+            return false;
+    return true;
+}
+
+static int32_t watch_write(void *user, void *file, uint64_t offset, const void *src, size_t n)
+{
+    const memio_file *f = (const memio_file *)file;
+    const size_t dir = strlen(PARTS "/");
+    if (!strncmp(f->path, PARTS "/", dir) && f->path[dir] >= '1' && f->path[dir] <= '9' && offset) {
+        watch.records++;
+        watch.early += !f->named || !named(PARTS "/out") || !memio_find(&mem, PARTS)->named;
+    }
+    return memio_write(user, file, offset, src, n);
+}
+
+static int32_t watch_path(void *user, ckr_path_op op, const char *path, const char *to)
+{
+    if (op == CKR_PATH_SYNC_DIR && watch.fails && !strcmp(path, watch.fails)) return EIO;
+    if (to && !strcmp(to, OUT)) watch.early += !named(TEMP "/done");
+    if (op == CKR_PATH_REMOVE && !watch.dead && watch.left && memio_find(&mem, path) &&
+        !memio_find(&mem, path)->is_dir)
+        watch.dead = --watch.left == 0;
+    else if (watch.dead)
+        return EIO;
+    return memio_path(user, op, path, to);
+}
+
+static void watch_begin(const char *path)
+{
+    memset(&watch, 0, sizeof watch);
+    begin(path);
+    io.write_fn = watch_write;
+    io.path_fn = watch_path;
+}
+
+/* The system may forget a name that was made until its directory is durable, too: no record tells
+   of a file before, and none counts any more when the output may have gone. */
+static void names_last(void)
+{
+    static const char *const dialects[] = { NULL, "safetensors" };
+    size_t i;
+    for (i = 0; i < 2; i++) {
+        watch_begin(TP2);
+        to.dialect = dialects[i];
+        all_parts();
+        CHECK(watch.records >= 3 && !watch.early);
+        done(process(COMMIT, 0, NULL), "commit");
+        CHECK_INT(watch.early, 0);
+    }
+}
+
+/* The output has its name, and that it stays is not known: its parts are gone with it, and another
+   commit does not find them in holes. */
+static void named_and_failed(void)
+{
+    uint64_t sum;
+    watch_begin(TP2);
+    sum = whole(NULL);
+    all_parts();
+    watch.fails = "/w";
+    bad_is(process(COMMIT, 0, NULL), &err, "a sync", bad(CKR_ITEM_IO_SYNC, "/w", NOWHERE, ""));
+    watch.fails = NULL;
+    CHECK(sum_of(OUT) == sum);
+    to.force = true;
+    done(process(PART, 0, NULL), "part 0");
+    bad_is(process(COMMIT, 0, NULL), &err, "the others",
+           bad(CKR_ITEM_PART_MISSING, PARTS "/2", NOWHERE, ""));
+    CHECK(sum_of(OUT) == sum);
+    done(process(PART, 1, NULL), "part 1");
+    done(process(PART, 2, NULL), "part 2");
+    done(process(COMMIT, 0, NULL), "commit");
+    is_whole(sum, "again");
+}
+
+/* Who begins anew dies while the old parts go, by either name: what is left of them does not count,
+   and is not of the output. */
+static void cleared_in_half(void)
+{
+    size_t n;
+    uint64_t sum;
+    for (n = 1; n < 40; n++) {
+        watch_begin(TP2);
+        to.dialect = n % 4 < 2 ? "safetensors" : NULL;
+        sum = whole(NULL);
+        all_parts();
+        memio_put(&mem, PARTS "/out/stray", "another plan's", 14);
+        if (n % 4 < 2) memio_remove(&mem, PARTS "/out/stray");
+        if (n % 8 > 3) memio_path(&mem, CKR_PATH_RENAME, PARTS, TEMP);
+        watch.left = n / 4 % 5 + 1;
+        CHECK(process(n % 2 ? WRITE : BEGIN, 0, NULL) != CKR_OK && watch.dead);
+        watch.dead = false;
+        watch.left = 0;
+        done(process(PART, 0, NULL), "part 0");
+        if (process(COMMIT, 0, NULL) == CKR_OK) is_whole(sum, "half of it was removed");
+        done(process(PART, 1, NULL), "part 1");
+        done(process(PART, 2, NULL), "part 2");
+        done(process(COMMIT, 0, NULL), "commit");
+        is_whole(sum, "half of it was removed");
+        CHECK(!memio_find(&mem, OUT "/stray"));
+    }
+}
+
+/* A part that is written while others lie under the other name, of a commit that was killed or that
+   runs, begins no directory of its own beside them. */
+static void after_a_commit(void)
+{
+    uint64_t sum;
+    void *lock;
+    begin(TP2);
+    sum = whole(NULL);
+    all_parts();
+    memio_path(&mem, CKR_PATH_RENAME, PARTS, TEMP);
+    if (CHECK(memio_lock(&mem, TEMP, &lock) == 0)) {
+        not_done(process(PART, 1, NULL), "it runs", CKR_ITEM_OUTPUT_BUSY, TEMP, "");
+        not_done(process(COMMIT, 0, NULL), "it runs", CKR_ITEM_OUTPUT_BUSY, TEMP, "");
+        CHECK(!memio_find(&mem, PARTS));
+        memio_unlock(&mem, lock);
+    }
+    done(process(PART, 1, NULL), "it was killed");
+    CHECK(!memio_find(&mem, TEMP));
+    done(process(COMMIT, 0, NULL), "commit");
+    is_whole(sum, "after a commit");
+}
+
+/* What a run of one process has left gives its room back to the first part. */
+static void after_a_run(void)
+{
+    uint64_t sum;
+    begin(TP2);
+    sum = whole(NULL);
+    memio_put(&mem, TEMP "/model/file", "half", 4);
+    done(process(PART, 0, NULL), "part 0");
+    CHECK(!memio_find(&mem, TEMP));
+    done(process(PART, 1, NULL), "part 1");
+    done(process(PART, 2, NULL), "part 2");
+    done(process(COMMIT, 0, NULL), "commit");
+    is_whole(sum, "after a run");
+    to.force = true;                               /* and a commit that was all but ended */
+    all_parts();
+    memio_put(&mem, TEMP "/done", "", 0);
+    memio_put(&mem, TEMP "/out/13/file", "what was there", 14);
+    done(process(BEGIN, 0, NULL), "begin");
+    CHECK(!memio_find(&mem, TEMP));
+    CHECK(!memio_find(&mem, PARTS "/1") && memio_find(&mem, PARTS "/plan"));
+    memio_put(&mem, TEMP "/done", "", 0);
+    all_parts();
+    done(process(COMMIT, 0, NULL), "commit");
+    is_whole(sum, "after a commit's end");
+}
+
 /* ckr_plan_write takes the place of parts that nobody writes. */
 static void by_one_after_all(void)
 {
@@ -484,6 +649,9 @@ static void on_disk(void)
     }
 #endif
     if (CHECK_INT(disk.lock_fn(disk.user, record, &lock), 0)) {
+#if !defined(_WIN32)           /* NFS has no lock on what cannot be written */
+        CHECK_INT(fcntl(*(int *)lock, F_GETFL) & O_ACCMODE, O_RDWR);
+#endif
         bad_is(on_disk_part(path, 3), &err, "twice",
                bad(CKR_ITEM_OUTPUT_BUSY, record, NOWHERE, ""));
         bad_is(on_disk_part(path, of.n), &err, "not yet",
@@ -677,6 +845,7 @@ static void records_exchanged(void)
     f->data[96] = 2;
     f->size = 0;
     not_done(process(COMMIT, 0, NULL), "empty", CKR_ITEM_PART_RECORD, PARTS "/3", "");
+    CHECK(!strstr(err.remedy, "remove"));          /* the other parts                    */
     f->size = 104;
     not_done(process(COMMIT, 0, NULL), "no step", CKR_ITEM_PART_MISSING, PARTS "/3", "");
     f->size = was.size;
@@ -883,6 +1052,11 @@ int main(int argc, char **argv)
     RUN(cancelled);
     RUN(anew);
     RUN(verified);
+    RUN(names_last);
+    RUN(named_and_failed);
+    RUN(cleared_in_half);
+    RUN(after_a_commit);
+    RUN(after_a_run);
     RUN(by_one_after_all);
     RUN(on_disk);
     RUN(numbers);
