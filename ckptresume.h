@@ -38924,6 +38924,18 @@ static bool ckr__alike_push(ckr__alike *a, ckr_node *n, ckr_node *like)
     return true;
 }
 
+/* What stands in the other tree where part i of n stands; or NULL. */
+static ckr_node *ckr__alike_part(const ckr_node *n, const ckr_node *like, uint64_t i)
+{
+    if (!like || like->kind != n->kind) return NULL;
+    if (like->count == n->count) return ckr__node_part(like, i);
+    /* of a small dict, as a file's is, what has the same key */
+    return ckr_node_is_dict(n) && like->count < 64 && i < 2 * n->count && i % 2 &&
+                   ckr_node_str(n->u.items[i - 1])
+               ? ckr__dict_value(like, n->u.items[i - 1]->u.str)
+               : NULL;
+}
+
 /* The tree with nodes of the other where they are alike. NULL: it stays as it is, or memory
    ended. */
 static ckr_node *ckr__alike_tree(ckr__alike *a, ckr_node *root, ckr_node *like)
@@ -38935,8 +38947,7 @@ static ckr_node *ckr__alike_tree(ckr__alike *a, ckr_node *root, ckr_node *like)
         if (i < ckr__node_parts(at->node)) {
             const ckr_node *l = at->like;
             ckr_node *part = ckr__node_part(at->node, i);
-            const bool same = l && l->kind == at->node->kind && l->count == at->node->count;
-            if (part) going = ckr__alike_push(a, part, same ? ckr__node_part(l, i) : NULL);
+            if (part) going = ckr__alike_push(a, part, ckr__alike_part(at->node, l, i));
         } else {
             ckr_node *made = ckr__alike_end(a, at);
             a->done[at->node->id - a->first - 1] = made;
@@ -38947,57 +38958,86 @@ static ckr_node *ckr__alike_tree(ckr__alike *a, ckr_node *root, ckr_node *like)
     return going ? ckr__alike_of(a, root) : NULL;
 }
 
-/* The tree of an open file, like another of its kind. */
-static ckr_result ckr__alike_load(ckr__ctx *c, uint32_t file, ckr_node *like, ckr_format *format,
-                                  ckr_node **root)
+/* A tree that lies apart. */
+typedef struct ckr__lone {
+    ckr__chunk *chunks;
+    uint32_t    first, n;      /* of its nodes                                             */
+    bool        closed;        /* nothing that the context has lies there                  */
+} ckr__lone;
+
+/* A rank's file into an arena of its own, where *x says: ckr__fileset_settle ends that. */
+static ckr_result ckr__fileset_load_apart(ckr__fileset *k, ckr__rankfile *f, ckr_format *format,
+                                          ckr__lone *x)
 {
+    ckr__ctx *c = k->c;
+    ckr_format found = CKR_FORMAT_AUTO;
+    uint32_t file;
+    memset(x, 0, sizeof *x);
+    ckr_result r = ckr__file_open(c, f->path, &file);
+    if (r != CKR_OK) return r;
     const ckr__ctx was = *c;
-    const uint64_t n_notes = *c->n_notes;
-    ckr__alike a = CKR_ZERO;
-    ckr__chunk *own = ckr__arena_apart(c), *apart;
-    ckr_node *made = NULL;
-    const char *name = NULL;
-    const ckr_result r = ckr__doc_load(c, file, format, root);
-    a.c = c;
-    a.first = was.n_nodes;
-    a.n = c->n_nodes - was.n_nodes;
-    apart = c->chunks;
+    const uint64_t n_notes = c->n_notes ? *c->n_notes : 0;
+    ckr__chunk *own = ckr__arena_apart(c);
+    r = ckr__doc_load(c, file, &found, &f->root);
+    x->first = was.n_nodes;
+    x->n = c->n_nodes - was.n_nodes;
+    x->chunks = c->chunks;
     c->chunks = own;
-    if (r == CKR_OK && c->files == was.files && c->n_files == was.n_files &&
-        c->n_slices == was.n_slices && *c->n_notes == n_notes && c->stat_path == was.stat_path) {
+    x->closed = r == CKR_OK && c->files == was.files && c->n_files == was.n_files &&
+                c->n_slices == was.n_slices && (!c->n_notes || *c->n_notes == n_notes) &&
+                c->stat_path == was.stat_path;
+    if (r == CKR_OK && format) *format = found;
+    if (x->closed) c->files[file].root = ckr__strdup(c, c->files[file].root);
+    return r == CKR_OK ? ckr__fileset_place(k, f, c->files[file].root) : r;
+}
+
+/* The file's tree goes into the context's arena: as it was read where something points into it
+   (`pointed`), else without these keys of its dict, and where it is like the tree before with that
+   one's nodes. */
+static ckr_result ckr__fileset_settle(ckr__fileset *k, ckr__rankfile *f, ckr__lone *x,
+                                      bool pointed, const char *spent)
+{
+    ckr__ctx *c = k->c;
+    ckr_node *like = f->form ? k->before[f->kind] : NULL, *made = NULL, *root = f->root;
+    ckr__alike a = CKR_ZERO;
+    if (like && x->closed && !pointed && !ckr__failed(c)) {
+        uint64_t n = 0;
+        for (uint64_t i = 0; *spent && i < ckr__dict_n(root); i++) {
+            if (ckr__word_in(spent, ckr__dict_key(root, i))) continue;
+            root->u.items[2 * n] = root->u.items[2 * i];
+            root->u.items[2 * n++ + 1] = root->u.items[2 * i + 1];
+        }
+        if (*spent && ckr_node_is_dict(root)) root->count = n;
+        a.c = c;
+        a.first = x->first;
+        a.n = x->n;
         a.done = (ckr_node **)ckr__heap_alloc(c, a.n * sizeof *a.done);
         if (a.done) memset(a.done, 0, a.n * sizeof *a.done);
-        name = ckr__strdup(c, c->files[file].root);
-        if (a.done) made = ckr__alike_tree(&a, *root, like);
+        if (a.done) made = ckr__alike_tree(&a, root, like);
         ckr__heap_free(c, a.done, a.n * sizeof *a.done);
         ckr__heap_free(c, a.stack, a.cap_stack * sizeof *a.stack);
     }
     if (made) {
-        c->files[file].root = name;
-        *root = made;
-        ckr__arena_drop(c, apart);
+        f->root = made;
+        ckr__arena_drop(c, x->chunks);
     } else {
-        own = c->chunks;
-        c->chunks = apart;
+        ckr__chunk *own = c->chunks;
+        c->chunks = x->chunks;
         ckr__arena_join(c, own);
     }
-    return r == CKR_OK ? c->err->code : r;
+    x->chunks = NULL;
+    if (f->form && f->root) k->before[f->kind] = f->root;
+    return c->err->code;
 }
 
 /* f->root, read once; *format may be NULL. */
 static ckr_result ckr__fileset_load(ckr__fileset *k, ckr__rankfile *f, ckr_format *format)
 {
-    ckr_format found = CKR_FORMAT_AUTO;
-    uint32_t file;
+    ckr__lone x;
     if (f->root) return CKR_OK;
-    ckr_result r = ckr__file_open(k->c, f->path, &file);
-    if (r == CKR_OK && k->before[f->kind])
-        r = ckr__alike_load(k->c, file, k->before[f->kind], &found, &f->root);
-    else if (r == CKR_OK)
-        r = ckr__doc_load(k->c, file, &found, &f->root);
-    if (r == CKR_OK && f->form) k->before[f->kind] = f->root;
-    if (r == CKR_OK && format) *format = found;
-    return r == CKR_OK ? ckr__fileset_place(k, f, k->c->files[file].root) : r;
+    const ckr_result r = ckr__fileset_load_apart(k, f, format, &x);
+    const ckr_result e = ckr__fileset_settle(k, f, &x, r != CKR_OK, "");
+    return r == CKR_OK ? e : r;
 }
 
 /* Each rank's file of a kind and its tree, where there are such files; nothing after an error. */
@@ -44727,6 +44767,7 @@ typedef struct ckr__nt_param {
     const char     *version;
     const ckr_node *extra;     /* metadata with more keys than the three, or NULL        */
     const ckr_node *group;     /* as stored, first copy                                  */
+    uint64_t        room;      /* see ckr__nt_room; 0: not yet known                       */
     double          step;      /* of what is adopted, where it has moments; else 0       */
     const ckr_node *state;     /* the same                                               */
 } ckr__nt_param;
@@ -44755,6 +44796,7 @@ typedef struct ckr__nt {
     ckr_node        *sched_params;     /* of the schedule, from config.yaml; or NULL     */
     ckr__loose       loose;            /* files that are not understood, below the dir   */
     ckr__load        load;
+    uint64_t         n_pointed;        /* `group` and `state` of parameters that were told */
 } ckr__nt;
 
 /* >>nanotron.files ------------------------------------------------------------ */
@@ -45657,12 +45699,11 @@ static bool ckr__nt_index_below(const ckr_node *v, uint64_t n)
     return v->kind == CKR_NODE_INT && v->u.i >= 0 && (uint64_t)v->u.i < n;
 }
 
-/* Loads the file, and finds what its indices stand for. */
+/* Finds what the indices of a file stand for, once it is read. */
 static ckr_result ckr__nt_index_file(ckr__nt *r, ckr__rankfile *f, ckr__nt_index *x)
 {
     static const char *const keys[] = { "gradient_accumulator", "state", "names" };
     const ckr_node *dicts[3];
-    if (ckr__fileset_load(&r->f, f, NULL) != CKR_OK) return r->c->err->code;
     if (!ckr_node_is_dict(f->root)) return ckr__nt_bad_file(r, f, "", "a dict");
     if (!ckr_node_is_list(ckr_node_get(f->root, "param_groups")))
         return ckr__nt_bad_file(r, f, "param_groups", "a list");
@@ -45693,6 +45734,23 @@ static ckr_result ckr__nt_index_file(ckr__nt *r, ckr__rankfile *f, ckr__nt_index
     return CKR_OK;
 }
 
+/* In about how many pieces a tensor of a parameter's state lies: `flat`, as ZeRO-1 cuts it. */
+static uint64_t ckr__nt_room(const ckr__nt *r, ckr__nt_param *p, bool flat)
+{
+    const uint64_t files = r->f.n_files[CKR__NT_OPTIMIZER];
+    int64_t begin, end;
+    if (!flat || p->room) return flat ? p->room : 0;
+    for (uint64_t i = 0; i < (p->sharded ? p->n_shards : 1); i++)
+        for (uint32_t d = 0; d < r->of.dp && p->room < files; d++) {
+            const ckr__block *b = p->blocks[i];
+            ckr__nt_zero_range(ckr__block_numel(b), r->of.dp, d, &begin, &end);
+            p->room += ckr__flat_count(b, 0, NULL, begin, end);
+        }
+    if (!p->sharded) p->room *= r->of.tp;
+    if (p->room > 4 * files) p->room = 4 * files;
+    return p->room;
+}
+
 /* One tensor of a parameter's state in one file. */
 static void ckr__nt_state_piece(ckr__nt *r, const ckr__rankfile *f, ckr__nt_param *p,
                                 const char *key, const ckr_view *v)
@@ -45713,7 +45771,8 @@ static void ckr__nt_state_piece(ckr__nt *r, const ckr__rankfile *f, ckr__nt_para
         if (!ckr__contiguous(v, &n) || n != x.end - x.begin)
             ckr__nt_bad_shape(r, p, f, key, n, x.end - x.begin);
     }
-    if (!ckr__failed(r->c)) ckr__part_add(&r->load, &x);
+    ckr__held *h = ckr__failed(r->c) ? NULL : ckr__part_add(&r->load, &x);
+    if (h) ckr__pieces_room(r->c, h->tensor, ckr__nt_room(r, p, x.flat));
 }
 
 /* State and master of every parameter in a file. */
@@ -45725,7 +45784,10 @@ static ckr_result ckr__nt_states(ckr__nt *r, const ckr__rankfile *f, const ckr__
         ckr__walk w = ckr__walk_in(x->state[i]);
         if (!x->state[i])
             return ckr__nt_bad_file(r, f, p->name, "a state for each index of names");
-        if (!p->state) p->state = x->state[i];
+        if (!p->state) {
+            p->state = x->state[i];
+            r->n_pointed++;
+        }
         while (ckr__walk_on(&w) && !ckr__failed(r->c))
             if (w.name && w.value->kind == CKR_NODE_TENSOR)
                 ckr__nt_state_piece(r, f, p, w.name, w.value->u.view);
@@ -45762,7 +45824,10 @@ static ckr_result ckr__nt_groups(ckr__nt *r, const ckr__rankfile *f, const ckr__
                                         ckr__nt_index_below(v, UINT64_MAX)
                                             ? "an index that names has" : "an index");
             ckr__nt_param *p = x->param[v->u.i];
-            if (!p->group) p->group = g;
+            if (!p->group) {
+                p->group = g;
+                r->n_pointed++;
+            }
             for (ckr__walk w = ckr__walk_in(g); ckr__walk_on(&w);) {
                 if (!w.name || !strcmp(w.name, "params")) continue;
                 const ckr_node *other =
@@ -45823,32 +45888,41 @@ static void ckr__nt_step_note(ckr__nt *r, const char *subject, double found, con
              ckr__printf(r->c, "%lld", (long long)r->step), reason, NULL);
 }
 
+/* The steps that the files count. */
+typedef struct ckr__nt_steps {
+    const ckr__rankfile *lead, *odd;   /* the first; one of another step                  */
+    double               first, other; /* NaN: none yet                                    */
+} ckr__nt_steps;
+
 /* All files count the same updates; else the one that is of another step than the checkpoint, or
-   than the first, is named. */
-static void ckr__nt_same_steps(ckr__nt *r, const ckr__nt_index *x, uint64_t n)
+   than the first, is named: at once where that is known. */
+static void ckr__nt_same_step(ckr__nt *r, const ckr__rankfile *f, const ckr__nt_index *x,
+                              ckr__nt_steps *all)
 {
-    ckr__rankfile **f = r->f.files[CKR__NT_OPTIMIZER];
     const double here = (double)r->step;
-    double step, first = ckr__nan(), other = first;
-    const ckr__rankfile *lead = NULL, *odd = NULL;
-    for (uint64_t i = 0; i < n; i++) {
-        const ckr_node *st = x[i].n ? x[i].state[0] : NULL;
-        if (ckr__step_number(r->c, ckr_node_get(st, "step"), &step) != CKR_OK) return;
-        if (first != first) {
-            first = step;
-            lead = f[i];
-        } else if (step == step && step != first) {
-            if (!odd || step == here) {
-                other = step;
-                odd = f[i];
-            }
-            if (step == here) break;
+    const ckr_node *st = x->n ? x->state[0] : NULL;
+    double step;
+    if (ckr__step_number(r->c, ckr_node_get(st, "step"), &step) != CKR_OK) return;
+    if (all->first != all->first) {
+        all->first = step;
+        all->lead = f;
+    } else if (step == step && step != all->first) {
+        if (step == here) {
+            ckr__nt_other_step(r, all->lead, "state", all->first, here);
+        } else if (all->first == here) {
+            ckr__nt_other_step(r, f, "state", step, here);
+        } else if (!all->odd) {
+            all->odd = f;
+            all->other = step;
         }
     }
-    if (odd && other == here) ckr__nt_other_step(r, lead, "state", first, here);
-    else if (odd) ckr__nt_other_step(r, odd, "state", other, first);
-    else if (first == first && first != here)
-        ckr__nt_step_note(r, "optimizer step", first,
+}
+
+static void ckr__nt_steps_end(ckr__nt *r, const ckr__nt_steps *all)
+{
+    if (all->odd) ckr__nt_other_step(r, all->odd, "state", all->other, all->first);
+    else if (all->first == all->first && all->first != (double)r->step)
+        ckr__nt_step_note(r, "optimizer step", all->first,
                           "the optimizer's count of updates differs from "
                           "checkpoint_metadata.json; it keeps its own");
 }
@@ -45870,11 +45944,25 @@ static ckr_result ckr__nt_place_params(ckr__nt *r, bool named)
     return r->c->err->code;
 }
 
+/* Where the optimizer has each parameter, first of all in the files before this one. */
+static void ckr__nt_order(const ckr__rankfile *f, const ckr__nt_index *x, uint64_t *next)
+{
+    for (uint64_t k = 0; k < x->n; k++) {
+        ckr__nt_param *p = x->param[k];
+        if (f->at[CKR__TP] > p->last_tp) p->last_tp = f->at[CKR__TP];
+        if (p->order != CKR__NT_ORDERLESS) continue;
+        p->order = (*next)++;
+        p->first_tp = f->at[CKR__TP];
+        if (p->pp < 0) p->pp = f->at[CKR__PP];
+    }
+}
+
+/* A file at a time: of most the tensors' places are all that stays. */
 static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
 {
     const uint64_t n = r->f.n_files[CKR__NT_OPTIMIZER];
     ckr__rankfile **f = r->f.files[CKR__NT_OPTIMIZER];
-    ckr__nt_index *x = CKR__NEW_N(r->c, ckr__nt_index, n);
+    ckr__nt_steps steps = { NULL, NULL, ckr__nan(), ckr__nan() };
     uint64_t next = 0;
     if (!n)                    /* serialize/optimizer.py: load_optimizer                  */
         ckr__say(r->c, "CKR_W_NANOTRON_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
@@ -45883,19 +45971,21 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
                  "restore them, or set checkpoints.load_optimizer and load_lr_scheduler to false "
                  "in the coming run's configuration");
     for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++) {
-        if (ckr__nt_index_file(r, f[i], &x[i]) != CKR_OK) break;
-        for (uint64_t k = 0; k < x[i].n; k++) {
-            ckr__nt_param *p = x[i].param[k];
-            if (f[i]->at[CKR__TP] > p->last_tp) p->last_tp = f[i]->at[CKR__TP];
-            if (p->order != CKR__NT_ORDERLESS) continue;
-            p->order = next++;
-            p->first_tp = f[i]->at[CKR__TP];
-            if (p->pp < 0) p->pp = f[i]->at[CKR__PP];
+        const uint64_t had = r->s->n_tensors + r->s->n_leftovers + r->n_pointed;
+        ckr__nt_index x = CKR_ZERO;
+        ckr__lone apart;
+        if (ckr__fileset_load_apart(&r->f, f[i], NULL, &apart) == CKR_OK &&
+            ckr__nt_index_file(r, f[i], &x) == CKR_OK) {
+            ckr__nt_order(f[i], &x, &next);
+            ckr__nt_same_step(r, f[i], &x, &steps);
+            if (!ckr__failed(r->c) && ckr__nt_groups(r, f[i], &x) == CKR_OK)
+                ckr__nt_states(r, f[i], &x);
         }
+        ckr__fileset_settle(&r->f, f[i], &apart,
+                            had != r->s->n_tensors + r->s->n_leftovers + r->n_pointed,
+                            "state gradient_accumulator");
     }
-    if (!ckr__failed(r->c)) ckr__nt_same_steps(r, x, n);
-    for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++)
-        if (ckr__nt_groups(r, f[i], &x[i]) == CKR_OK) ckr__nt_states(r, f[i], &x[i]);
+    if (!ckr__failed(r->c)) ckr__nt_steps_end(r, &steps);
     return ckr__failed(r->c) ? r->c->err->code : ckr__nt_place_params(r, n && next);
 }
 
@@ -47218,10 +47308,9 @@ static void ckr__nt_emit_loose(ckr__nt_job *x)
     const bool optimizer = !(x->t->without & CKR_OPTIMIZER);
     const char *under = ckr__nt_out(x, "");
     if (!under || ckr__loose_put(x->out, &nt->loose, nt->dir, under) != CKR_OK) return;
-    for (uint64_t i = 0; (!x->same || !optimizer) && i < nt->f.n_files[CKR__NT_OPTIMIZER]; i++) {
-        const ckr_node *root = nt->f.files[CKR__NT_OPTIMIZER][i]->root;
-        x->n_lost += root->count - 3 - (ckr_node_get(root, "gradient_accumulator") != NULL);
-    }
+    for (uint64_t i = 0; (!x->same || !optimizer) && i < nt->f.n_files[CKR__NT_OPTIMIZER]; i++)
+        for (ckr__walk w = ckr__walk_in(nt->f.files[CKR__NT_OPTIMIZER][i]->root); ckr__walk_on(&w);)
+            x->n_lost += !(w.name && ckr__word_in(CKR__NT_OPTIMIZER_KEYS, w.name));
     for (uint64_t i = 0; !x->same && x->scheduler && i < nt->f.n_files[CKR__NT_SCHEDULER]; i++) {
         const ckr_node *root = nt->f.files[CKR__NT_SCHEDULER][i]->root,
                        *lambdas = ckr_node_get(root, "lr_lambdas");
