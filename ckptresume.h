@@ -29575,7 +29575,7 @@ static bool ckr__run_direct(const ckr__op *op, const uint8_t *dst, uint64_t byte
 /* In one call, or in parts: with a digest, each summed while it is in cache; misplaced, each read
    to a better place and moved while it is in cache. That place is a little further on in the run,
    where nothing has been read yet; only its last bytes, fewer than a line, are read to where they
-   go. A caller's own I/O is spared the second, since it may pay by the call. */
+   go. A caller's own I/O is spared both, since it may pay by the call. */
 static bool ckr__run_read(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst,
                           uint64_t n)
 {
@@ -29584,7 +29584,7 @@ static bool ckr__run_read(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t 
     w->bytes_read += n;
     while (n > 0) {
         const size_t by = n > off ? off : 0;
-        uint64_t part = (sum || off) && n > CKR__BLOCK ? CKR__BLOCK : n;
+        uint64_t part = own && (sum || off) && n > CKR__BLOCK ? CKR__BLOCK : n;
         if (n - part < by) part = n - by;
         if (!ckr__lane_read(w, 0, op->pa, a, dst + by, part)) return false;
         if (by) memmove(dst, dst + by, (size_t)part);
