@@ -916,6 +916,31 @@ static void of_another_update(void)
     memio_remove(&disk, "bad");
 }
 
+/* Files of many ranks are much the same: what is alike in them is kept once, and a rank costs its
+   own places and random states. */
+static void many_ranks(void)
+{
+    uint64_t at[2] = { 0, 0 };
+    ckr_open_desc d = CKR_ZERO;
+    ckr_error e;
+    int i;
+    for (i = 0; i < 2; i++) {
+        uint64_t lo = 100000, hi = 256000000;          /* the arena that just suffices       */
+        if (!convert(in(CUT), "w/out", i ? 256 : 64, 1, 3, NULL)) return;
+        while (lo + 100000 < hi) {
+            ckr_ckpt *c;
+            d.limits.max_arena_bytes = (lo + hi) / 2;
+            if (open_with("w/out", d, &c, &e) == CKR_OK) hi = (lo + hi) / 2;
+            else lo = (lo + hi) / 2;
+            ckr_ckpt_close(c);
+        }
+        at[i] = hi;
+        memio_remove(&disk, "w/out");
+    }
+    t_check((at[1] - at[0]) / 192 < 70000, __FILE__, __LINE__, "%llu bytes a rank",
+            (unsigned long long)(at[1] - at[0]) / 192);
+}
+
 /* What the receipt says of the output is what its reader finds: parameters cast from masters,
    masters made of parameters or left out, parameters that only masters stand for, names of a plain
    file. */
@@ -1420,6 +1445,7 @@ int main(int argc, char **argv)
     RUN(changed_places);
     RUN(of_another_step);
     RUN(of_another_update);
+    RUN(many_ranks);
     RUN(universal_parts);
     RUN(counters_disagree);
     RUN_LONG(digests);
