@@ -25500,6 +25500,7 @@ typedef struct ckr__walk_parts {
     ckr__out_file       *part;         /* a listed one; NULL: chunk `k` of `item`        */
     const ckr__out_item *item;
     uint64_t             k;
+    bool                 once;         /* of each even cut its first chunk alone         */
 } ckr__walk_parts;
 
 static ckr__walk_parts ckr__walk_parts_of(const ckr__out_file *f)
@@ -25517,7 +25518,9 @@ static bool ckr__walk_parts_next(ckr__walk_parts *w)
     for (; cuts && w->cut < cuts->n_cuts; w->cut++) {
         w->item = cuts->cuts[w->cut];
         if (w->part && w->part->order < w->item->cut->order) break;
-        if (rank < w->item->cut->first || rank - w->item->cut->first >= w->item->n_chunks) continue;
+        if (rank < w->item->cut->first ||
+            rank - w->item->cut->first >= (w->once ? 1 : w->item->n_chunks))
+            continue;
         w->part = NULL;
         w->k = rank - w->item->cut->first;
         w->cut++;
@@ -25585,7 +25588,8 @@ static ckr_entry *ckr__entries_next(ckr__entries *w)
     return w->of->entries[w->i++];
 }
 
-/* Every bind of the output, with its entry, in the order of files. */
+/* Every bind of the output, with its entry, in the order of files; of an even cut the first one,
+   which all are like. */
 typedef struct ckr__binds {
     const ckr__out  *o;
     uint64_t         file, i;
@@ -25606,6 +25610,7 @@ static const ckr__bind *ckr__binds_next(ckr__binds *w)
     while (!w->e || w->i == w->e->n_binds) {
         if (!w->e && w->file == w->o->n_files) return NULL;
         if (!w->e) w->entries = ckr__entries_of(w->o->files[w->file++]);
+        w->entries.parts.once = true;
         w->e = ckr__entries_next(&w->entries);
         w->i = 0;
     }
@@ -32760,29 +32765,33 @@ static int8_t ckr__pieces_axis(const ckr_tensor *t)
     return -1;
 }
 
-/* The pieces that may meet a box: from *first to the one before the result. */
+/* Does a piece end behind `at`, along axis d? */
+static bool ckr__piece_behind(const ckr_tensor *t, uint32_t i, int8_t d, int64_t at)
+{
+    return t->pieces[i].start[d] + t->pieces[i].count[d] > at;
+}
+
+/* The first piece that may meet a box; those that begin behind it along *axis (-1: none) and what
+   follows them do not. Cuts are mostly even: then it is found at once. */
 static uint32_t ckr__pieces_near(const ckr_plan *p, const ckr_tensor *t, const int64_t *start,
-                                 const int64_t *count, uint32_t *first)
+                                 int8_t *axis)
 {
     const ckr_state *s = &p->src->state;
-    uint32_t hi = t->n_pieces, lo = 0;
-    *first = 0;
+    uint32_t hi = t->n_pieces, lo = 0, mid;
+    *axis = -1;
     if (hi < 8 || t->index >= s->n_tensors || s->tensors[t->index] != t ||
         p->sorted[t->index] < 0)
-        return hi;
-    const int8_t d = p->sorted[t->index];
+        return 0;
+    const int8_t d = *axis = p->sorted[t->index];
+    mid = (uint32_t)((double)start[d] / (double)t->shape[d] * hi);
     while (lo < hi) {
-        const uint32_t mid = lo + (hi - lo) / 2;
-        if (t->pieces[mid].start[d] + t->pieces[mid].count[d] <= start[d]) lo = mid + 1;
-        else hi = mid;
+        if (mid >= hi) mid = hi - 1;
+        if (!ckr__piece_behind(t, mid, d, start[d])) lo = mid + 1;
+        else if (mid > lo && ckr__piece_behind(t, mid - 1, d, start[d])) hi = mid;
+        else return mid;
+        mid = lo + (hi - lo) / 2;
     }
-    *first = lo;
-    for (hi = t->n_pieces; lo < hi;) {
-        const uint32_t mid = lo + (hi - lo) / 2;
-        if (t->pieces[mid].start[d] < start[d] + count[d]) lo = mid + 1;
-        else hi = mid;
-    }
-    return hi;
+    return lo;
 }
 
 /* The ops of one bind. What lies outside the tensor's logical shape is padding and stays zero; what
@@ -32796,15 +32805,16 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, const ckr_plan *plan, ckr__fill *f
     int64_t in_start[CKR_MAX_DIMS], in_count[CKR_MAX_DIMS];
     uint64_t k;
     uint32_t i;
+    int8_t axis;
     ckr__op op;
 
     if (!ckr__box_meet(t->n_dims, b->piece.start, b->piece.count, zero, t->shape, in_start,
                        in_count))
         return CKR_OK;
     int64_t want = ckr__box_volume(t->n_dims, in_count);
-    const uint32_t end = ckr__pieces_near(plan, t, in_start, in_count, &i);
-    for (; i < end; i++) {
+    for (i = ckr__pieces_near(plan, t, in_start, &axis); i < t->n_pieces; i++) {
         const ckr_piece *p = &t->pieces[i];
+        if (axis >= 0 && p->start[axis] >= in_start[axis] + in_count[axis]) break;
         if (p->replica ||
             !ckr__box_meet(t->n_dims, in_start, in_count, p->start, p->count, start, count))
             continue;
