@@ -25555,9 +25555,9 @@ static ckr_entry *ckr__entry_of_cut(ckr__entries *w)
     const ckr__out_item *x = w->parts.item;
     int64_t numel = 1, step = (int64_t)ckr_dtype_size(x->dtype);
     ckr__cut_box(x, w->parts.k, w->v[0], w->v[1]);
-    for (uint32_t d = x->n_dims; d-- > 0; step *= w->v[1][d]) {
+    for (uint32_t d = x->n_dims; d-- > 0; step = ckr__times(step, w->v[1][d])) {
         w->v[2][d] = step;
-        numel *= w->v[1][d];
+        numel = ckr__times(numel, w->v[1][d]);
     }
     w->entry.dtype = x->dtype;
     w->entry.n_dims = x->n_dims;
