@@ -36739,7 +36739,11 @@ static CKR__NOINLINE ckr_result ckr__ckpt_copies_body(const ckr_ckpt *ckpt, cons
         r = ckr__read_add(&c, &jobs, &reads[i]);
         for (uint64_t k = 0; k < jobs.n && r == CKR_OK; k++) {
             if (k && jobs.list[k].op == jobs.list[k - 1].op) continue;     /* its windows */
-            if (*n_copies < room) ckr__copy_of(&copies[*n_copies], jobs.list[k].op, (uint32_t)i);
+            const ckr__op *op = jobs.list[k].op;
+            /* the caller reads the bytes, and nobody looks at what they are any more */
+            if (room && op->pa->_form && !ckr__dcp_form_holds(&ckpt->ctx, c.err, op->pa))
+                r = c.err->code;
+            if (*n_copies < room) ckr__copy_of(&copies[*n_copies], op, (uint32_t)i);
             ++*n_copies;
         }
     }

@@ -1008,6 +1008,9 @@ static void many(void)
     ckr_error e = CKR_ZERO;
     uint8_t total[16];
     uint64_t assumed = 0;
+    static ckr_copy copies[RANKS];
+    size_t n_copies = RANKS;
+    ckr_read read = CKR_ZERO;
     const int64_t shape[2] = { RANKS, 2 };
     const ckr_piece *q = NULL;
     d.env = &env;
@@ -1052,6 +1055,10 @@ static void many(void)
             if (!memcmp(at + i, "K\1K\2\x86", 5)) at[i + 1] = 2, at = f->data, i = form->head;
         CHECK(at == f->data);
         CHECK_INT(ckr_ckpt_digest(c, NULL, total, &e), CKR_E_FORMAT);
+        read.tensor = c->state.tensors[TENSORS / 2];
+        read.dst = values;
+        read.dst_size = sizeof values;
+        CHECK_INT(ckr_ckpt_copies(c, &read, 1, copies, &n_copies, &e), CKR_E_FORMAT);
         CHECK_OK(ckr_plan_create(c, &to, 0, &p, &e), &e);
         CHECK_INT(ckr_plan_write(p, "w/many.bad", NULL, &e), CKR_E_FORMAT);
         ckr_plan_free(p);
