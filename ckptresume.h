@@ -35246,7 +35246,9 @@ static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *ol
     if (r == CKR_OK && !w->single)
         r = ckr__file_settle(c, w->files.list[p->out.n_files], &side);
     if (r == CKR_OK) {
-        ckr__for(c, w->crew.n, ckr__settle_lane, w);
+        /* a caller's hooks open and close files for one thread at a time, as they always did */
+        if (c->env.io.open_fn == ckr__os_open) ckr__for(c, w->crew.n, ckr__settle_lane, w);
+        else for (uint32_t i = 0; i < w->crew.n; i++) ckr__settle_lane(w, i);
         r = ckr__crew_error(&w->crew);
     }
     for (uint64_t i = w->dirs.n; i > 0 && r == CKR_OK; i--)

@@ -63,7 +63,7 @@ static memio_file *memio_add(memio *m, const char *path, bool is_dir)
     f->path = memio_dup(path, n);
     f->is_dir = is_dir;
     f->id = ++m->next_id;
-    f->changed = ++m->changes;
+    f->changed = ++m->changes << 32;
     m->files[m->n++] = f;
     return f;
 }
@@ -95,7 +95,7 @@ static memio_file *memio_put(memio *m, const char *path, const void *data, size_
     if (!f->data) exit(2);
     if (n) memcpy(f->data, data, n);
     f->size = f->cap = n;
-    f->changed = ++m->changes;
+    f->changed = ++m->changes << 32;
     return f;
 }
 
@@ -167,7 +167,7 @@ static int32_t memio_share(void *user, const char *path, uint64_t size, void **f
         memset(f->data + f->size, 0, (size_t)size - f->size);
         f->size = f->cap = (size_t)size;
         f->dirty = true;
-        f->changed = ++m->changes;
+        f->changed = ++m->changes << 32;
     }
     return 0;
 }
@@ -184,6 +184,7 @@ static int32_t memio_read(void *user, void *file, uint64_t offset, void *dst, si
 static int32_t memio_write(void *user, void *file, uint64_t offset, const void *src, size_t n)
 {
     memio_file *f = (memio_file *)file;
+    (void)user;
     if (offset + n > ((uint64_t)1 << 30)) return ENOSPC;
     if (offset + n > f->cap) {
         f->cap = (size_t)(offset + n) * 2;
@@ -194,7 +195,7 @@ static int32_t memio_write(void *user, void *file, uint64_t offset, const void *
     memcpy(f->data + offset, src, n);
     if (offset + n > f->size) f->size = (size_t)(offset + n);
     f->dirty = true;
-    f->changed = ++((memio *)user)->changes;
+    f->changed++;              /* (of one file: others are written by other threads)    */
     return 0;
 }
 
