@@ -92,7 +92,7 @@ sanitize: ckptresume
 	@$(CC) $(CSTD) $(ASAN) -DCKPTRESUME_IMPLEMENTED -I. examples/ckptresume/*.c build/asan/ckptresume.o \
 	    -o build/asan/ckptresume $(LDLIBS)
 	@CFLAGS="$(CSTD) $(ASAN)" TOOL=build/asan/ckptresume $(RUN) build/asan \
-	    $$(cd tests && ls t_*.c | sed 's/\.c$$//') faults
+	    faults $$(cd tests && ls t_*.c | sed 's/\.c$$//')
 	@echo "thread:"
 	@CFLAGS="$(CSTD) $(TSAN)" $(RUN) build/tsan t_run t_nanotron
 

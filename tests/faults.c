@@ -217,7 +217,7 @@ static void all_faults(const job *j)
     CHECK(sum_new != sum_old);
     for (kind = 0; kind < FAULT_REMOVE; kind++) {
         const unsigned long first = j->parts ? before_parts[kind] : 0,
-                            each = j->parts && kind == FAULT_ALLOC ? 3 * EACH : EACH;
+                            each = (!j->parts ? 1 : kind == FAULT_ALLOC ? 11 : 3) * EACH;
         CHECK(calls[kind] > 0 || kind == FAULT_MKDIR || kind == FAULT_LIST || j->dialect ||
               (kind == FAULT_SHARE && !j->parts));
         for (good = 0; good < 2; good++)

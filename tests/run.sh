@@ -1,5 +1,5 @@
 #!/bin/sh
-# run.sh DIR [NAME...]: builds tests/NAME.c (default: every t_*.c, faults.c, kill.c) into DIR, runs
+# run.sh DIR [NAME...]: builds tests/NAME.c (default: kill.c, faults.c, every t_*.c) into DIR, runs
 # each from the root of the repository, JOBS of them side by side, and adds up what they count. A
 # program that does not end with its counts is one failure. CC, CFLAGS, LDLIBS, JOBS; RUNNER goes
 # before each program, TOOL is the tool that kill.c starts, EXE the ending of a program's name.
@@ -57,7 +57,7 @@ dir=$1
 shift
 object "$dir" || { echo "ckptresume.h did not build"; echo "0 passed, 1 failed"; exit 1; }
 if [ $# -eq 0 ]; then
-    for f in tests/t_*.c tests/faults.c tests/kill.c; do
+    for f in tests/kill.c tests/faults.c tests/t_*.c; do        # the longest first
         [ -f "$f" ] && set -- "$@" "$(basename "$f" .c)"
     done
 fi
