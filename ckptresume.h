@@ -173,17 +173,17 @@
        >>kit.slots >>write.pickle >>write.image >>write.dcp >>run >>lanes >>groups >>groups.fields
        >>groups.values >>groups.notes >>groups.classes >>groups.gather >>groups.params
        >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
-       >>plan.former >>plan.proof >>trust >>output >>output.paths >>parts >>verify >>verify.sweep
-       >>verify.check >>verify.diff >>kit.streams >>kit.files >>kit.runs >>kit.needs >>kit.parts
-       >>kit.curve >>kit.dist >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer
-       >>script.find >>kit.fresh >>kit.gpt >>fsdp >>verl >>nanotron >>nanotron.files
-       >>nanotron.probe >>nanotron.topology >>nanotron.model >>nanotron.weights >>nanotron.optimizer
-       >>nanotron.schedule >>nanotron.random >>nanotron.read >>nanotron.emit >>nanotron.adopt
-       >>plain >>torch_ranks >>torchtune >>accelerate >>accelerate.files >>accelerate.probe
-       >>accelerate.model >>accelerate.optimizer >>accelerate.schedule >>accelerate.random
-       >>accelerate.read >>sana >>accelerate.emit >>accelerate.emit.schedule
-       >>accelerate.emit.random >>accelerate.fsdp >>accelerate.adopt >>accelerate.emit.all >>llmc
-       >>llmc.loader >>llmc.files >>llmc.read
+       >>plan.ops >>plan.report >>plan.files >>plan.target >>plan.former >>plan.proof >>trust
+       >>output >>output.paths >>output.parts >>verify >>verify.sweep >>verify.check >>verify.diff
+       >>kit.streams >>kit.files >>kit.runs >>kit.needs >>kit.parts >>kit.curve >>kit.dist
+       >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer >>script.find >>kit.fresh
+       >>kit.gpt >>fsdp >>verl >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology
+       >>nanotron.model >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule
+       >>nanotron.random >>nanotron.read >>nanotron.emit >>nanotron.adopt >>plain >>torch_ranks
+       >>torchtune >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
+       >>accelerate.optimizer >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana
+       >>accelerate.emit >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.fsdp
+       >>accelerate.adopt >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read
        >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
        >>deepspeed.model >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal
        >>deepspeed.groups >>deepspeed.schedule >>deepspeed.read >>deepspeed.emit
@@ -196,8 +196,8 @@
        >>megatron.distributed >>megatron.schedule.read >>megatron.random >>megatron.read
        >>megatron.dist >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect
        >>megatron.dist.read >>megatron.emit >>megatron.dist.emit >>megatron.adopt >>lightning
-       >>dialect.table >>ckpt >>ckpt.record >>ckpt.open >>ckpt.put >>ckpt.get >>ckpt.run
-       >>ckpt.side >>ckpt.diff >>view >>epilogue
+       >>dialect.table >>ckpt >>ckpt.record >>ckpt.open >>ckpt.put >>ckpt.get >>ckpt.run >>ckpt.side
+       >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -32714,6 +32714,7 @@ CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t ran
     return NULL;
 }
 
+/* >>plan.ops ------------------------------------------------------------------ */
 /* What an entry needs: ops that fill it, and the same region as the destination sees it, from which
    the digest of the written bytes is computed independently of the ops. */
 typedef struct ckr__fill {
@@ -32852,6 +32853,7 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, const ckr_plan *plan, ckr__fill *f
     return c->err->code;
 }
 
+/* >>plan.report --------------------------------------------------------------- */
 static bool ckr__stream_is(const ckr_stream *x, const char *kind, const char *name)
 {
     return !strcmp(x->kind, kind) && !strcmp(x->name, name);
@@ -33122,7 +33124,8 @@ static ckr_result ckr__plan_refused(ckr__ctx *c, const ckr_plan *p)
     return ckr__remedy(c->err, r, first->remedy ? first->remedy : "");
 }
 
-/* What a run will take. */
+/* >>plan.files ---------------------------------------------------------------- */
+/* What a run will take, and what a file needs while it is written. */
 
 #define CKR__BATCH 128         /* files open at a time                                    */
 
@@ -33406,6 +33409,7 @@ static ckr_result ckr__plan_look(ckr_plan *p)
     return CKR_OK;
 }
 
+/* >>plan.target --------------------------------------------------------------- */
 static void ckr__plan_target(ckr_plan *p, const ckr_state *s)
 {
     ckr_target *t = &p->target;
@@ -34976,7 +34980,7 @@ static void ckr__remove_tree(ckr__ctx *c, const char *path)
 }
 
 /* What lies under the temporary name goes. Of parts `plan` first: without it nobody takes them back
-   while they go (>>parts). */
+   while they go (>>output.parts). */
 static ckr_result ckr__temp_clear(ckr__ctx *c, const char *temp)
 {
     const ckr_io *io = &c->env.io;
@@ -35348,7 +35352,7 @@ CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *re
 
 /* What one process writes of a plan that many have: the files with a rank's boxes, or with nobody's
    (rank UINT32_MAX). Nothing that it does not hold is read, so that copies are not compared. */
-static ckr_result ckr__part_files(ckr__write *w, uint32_t rank)
+static ckr_result ckr__rank_files(ckr__write *w, uint32_t rank)
 {
     ckr__ctx *c = w->c;
     const ckr__out *out = &w->plan->out;
@@ -35370,7 +35374,7 @@ static ckr_result ckr__part_files(ckr__write *w, uint32_t rank)
 static bool ckr__side_text(ckr__ctx *c, ckr_plan *p, ckr__buf *text);
 
 /* All ranks' files are there, and nothing else is. */
-static ckr_result ckr__part_there(ckr__write *w)
+static ckr_result ckr__ranks_there(ckr__write *w)
 {
     ckr__ctx *c = w->c;
     const ckr__out *out = &w->plan->out;
@@ -35397,13 +35401,13 @@ static ckr_result ckr__part_there(ckr__write *w)
     return c->err->code;
 }
 
-static ckr_result ckr__part_end(ckr__write *w, const char *path, const char *old)
+static ckr_result ckr__ranks_end(ckr__write *w, const char *path, const char *old)
 {
     ckr__ctx *c = w->c;
     ckr__buf side = { c, NULL, 0, 0, false };
-    ckr_result r = ckr__part_there(w);
+    ckr_result r = ckr__ranks_there(w);
     if (r == CKR_OK && !ckr__side_text(c, w->plan, &side)) r = ckr__oom(c);
-    if (r == CKR_OK) r = ckr__part_files(w, UINT32_MAX);
+    if (r == CKR_OK) r = ckr__rank_files(w, UINT32_MAX);
     if (r == CKR_OK) r = ckr__file_settle(c, w->files.list[w->plan->out.n_files], &side);
     ckr__buf_free(&side);
     if (r == CKR_OK) r = ckr__path_do(c, CKR_PATH_SYNC_DIR, w->temp, NULL, CKR_ITEM_IO_SYNC);
@@ -35411,7 +35415,7 @@ static ckr_result ckr__part_end(ckr__write *w, const char *path, const char *old
 }
 
 /* Is it a plan of boxes that ranks hold, in one directory? */
-static ckr_result ckr__part_may(ckr__ctx *c, const ckr_plan *p)
+static ckr_result ckr__ranks_may(ckr__ctx *c, const ckr_plan *p)
 {
     bool held = false;
     for (uint64_t i = 0; i < p->out.n_files; i++) held = held || p->out.files[i]->rank;
@@ -35422,7 +35426,7 @@ static ckr_result ckr__part_may(ckr__ctx *c, const ckr_plan *p)
                                  "ckr_plan_write in one process");
 }
 
-static CKR__NOINLINE ckr_result ckr__plan_part_body(ckr_plan *p, const char *path, uint32_t rank,
+static CKR__NOINLINE ckr_result ckr__plan_rank_body(ckr_plan *p, const char *path, uint32_t rank,
                                                     ckr_error *err)
 {
     const bool end = rank == UINT32_MAX;
@@ -35434,7 +35438,7 @@ static CKR__NOINLINE ckr_result ckr__plan_part_body(ckr_plan *p, const char *pat
     w.c = &c;
     w.plan = p;
     r = ckr__write_may(&c, p);
-    if (r == CKR_OK) r = ckr__part_may(&c, p);
+    if (r == CKR_OK) r = ckr__ranks_may(&c, p);
     if (r == CKR_OK && !end && rank >= p->target.topology.ranks)
         r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "rank",
                       "rank %lu: the plan's ranks are 0 to %lu", (unsigned long)rank,
@@ -35452,7 +35456,7 @@ static CKR__NOINLINE ckr_result ckr__plan_part_body(ckr_plan *p, const char *pat
     }
     if (r == CKR_OK) r = ckr__write_alloc(&w);
     if (r == CKR_OK) r = ckr__temp_plan(&w);
-    if (r == CKR_OK) r = end ? ckr__part_end(&w, path, old) : ckr__part_files(&w, rank);
+    if (r == CKR_OK) r = end ? ckr__ranks_end(&w, path, old) : ckr__rank_files(&w, rank);
     ckr__write_free(&w);
     ckr__ctx_free(&c);
     return r;
@@ -35462,7 +35466,7 @@ CKR_API ckr_result ckr_plan_write_rank(ckr_plan *p, const char *path, uint32_t r
 {
     CKR__NEEDS(p, "p");
     CKR__NEEDS(path, "path");
-    CKR__IN_FENV(ckr_result, ckr__plan_part_body(p, path, rank == UINT32_MAX ? rank - 1 : rank,
+    CKR__IN_FENV(ckr_result, ckr__plan_rank_body(p, path, rank == UINT32_MAX ? rank - 1 : rank,
                                                  err));
 }
 
@@ -35470,10 +35474,10 @@ CKR_API ckr_result ckr_plan_write_end(ckr_plan *p, const char *path, ckr_error *
 {
     CKR__NEEDS(p, "p");
     CKR__NEEDS(path, "path");
-    CKR__IN_FENV(ckr_result, ckr__plan_part_body(p, path, UINT32_MAX, err));
+    CKR__IN_FENV(ckr_result, ckr__plan_rank_body(p, path, UINT32_MAX, err));
 }
 
-/* >>parts --------------------------------------------------------------------- */
+/* >>output.parts -------------------------------------------------------------- */
 /* A conversion by many processes, or by one that may be killed. The output's bytes are cut into
    steps of equal length, at elements, and a part is a row of steps. Everything lies in one
    directory beside the output, `.NAME.ckptresume-parts`: `plan`, which says what the parts are

@@ -65,22 +65,6 @@ void tree_take(tree_map *m, tree_slot *s, const void *key, uint64_t value)
 
 /* >>bytes --------------------------------------------------------------------- */
 
-/* So many of a file's bytes, through ckr_view_read, as a view of plain bytes. */
-static bool file_read(const tree_bytes *t, uint32_t file, uint64_t offset, void *dst, size_t n)
-{
-    const int64_t shape = (int64_t)n, stride = 1;
-    ckr_view v;
-    memset(&v, 0, sizeof v);
-    v.dtype = CKR_DTYPE_U8;
-    v.file = file;
-    v.data_offset = offset;
-    v.data_bytes = n;
-    v.n_dims = 1;
-    v.shape = &shape;
-    v.stride = &stride;
-    return ckr_view_read(t->ckpt, &v, 0, shape, dst, t->err) == CKR_OK;
-}
-
 /* n bytes (at most 64 KiB) at `offset` of a view's storage; NULL when they cannot be read. */
 static const uint8_t *storage_bytes(tree_bytes *t, const ckr_view *v, uint64_t offset, size_t n)
 {
@@ -95,7 +79,9 @@ static const uint8_t *storage_bytes(tree_bytes *t, const ckr_view *v, uint64_t o
     t->window_at = v->data_offset + offset;
     t->window_n = left < TREE_WINDOW ? (size_t)left : TREE_WINDOW;
     t->window_file = v->file;
-    if (t->window && file_read(t, v->file, t->window_at, t->window, t->window_n)) return t->window;
+    if (t->window && ckr_ckpt_bytes(t->ckpt, v->file, t->window_at, t->window, t->window_n,
+                                    t->err) == CKR_OK)
+        return t->window;
     t->window_n = 0;
     return NULL;
 }
