@@ -34647,18 +34647,16 @@ static bool ckr__win_seen(ckr__write *w, uint32_t lane, const ckr_entry *e, uint
 typedef struct ckr__win_seg {
     const ckr__seg *s;
     uint64_t a, e;             /* of the file                                           */
-    uint8_t *dst;
 } ckr__win_seg;
 
 /* The next one from segment *i on; false: there is no other. */
-static bool ckr__win_next(const ckr__image *img, const ckr__win *win, uint8_t *buf, uint64_t *i,
+static bool ckr__win_next(const ckr__image *img, const ckr__win *win, uint64_t *i,
                           ckr__win_seg *x)
 {
     for (; *i < img->n_segs && img->segs[*i].offset < win->end; ++*i) {
         x->s = &img->segs[*i];
         x->a = x->s->offset > win->begin ? x->s->offset : win->begin;
-        x->e = x->s->offset + x->s->size < win->end ? x->s->offset + x->s->size : win->end;
-        x->dst = buf + (x->a - win->begin);
+        x->e = ckr__min_u64(x->s->offset + x->s->size, win->end);
         if (x->e <= x->a) continue;
         ++*i;
         return true;
@@ -34673,13 +34671,14 @@ static bool ckr__win_fill(ckr__write *w, ckr__lane *l, const ckr__image *img, co
 {
     uint64_t i = ckr__seg_find(img, win->begin);
     ckr__win_seg x;
-    while (ckr__win_next(img, win, buf, &i, &x)) {
+    while (ckr__win_next(img, win, &i, &x)) {
         const uint64_t at = x.a - x.s->offset, n = x.e - x.a;
+        uint8_t *dst = buf + (x.a - win->begin);
         if (x.s->entry && !x.s->late) {
-            if (!w->verify && !ckr__win_entry(l, x.s->entry, at, at + n, x.dst)) return false;
+            if (!w->verify && !ckr__win_entry(l, x.s->entry, at, at + n, dst)) return false;
         } else if (!w->verify) {
-            memcpy(x.dst, x.s->bytes + at, (size_t)n);
-        } else if (!x.s->late && memcmp(x.dst, x.s->bytes + at, (size_t)n) != 0) {
+            memcpy(dst, x.s->bytes + at, (size_t)n);
+        } else if (!x.s->late && memcmp(dst, x.s->bytes + at, (size_t)n) != 0) {
             ckr__flag_set(&w->other);
         }
     }
@@ -34730,14 +34729,15 @@ static bool ckr__win_sums(ckr__write *w, uint32_t lane, ckr__win *win, uint8_t *
                       f->format == CKR_FORMAT_DCP;
     uint64_t i = ckr__seg_find(img, win->begin);
     ckr__win_seg x;
-    while (ckr__win_next(img, win, buf, &i, &x)) {
+    while (ckr__win_next(img, win, &i, &x)) {
         const uint64_t at = x.a - x.s->offset, n = x.e - x.a;
+        uint8_t *dst = buf + (x.a - win->begin);
         if (x.s->late && !w->shared && ckr__late_within(f, x.s, win))
-            ckr__late_fill(f, x.s, x.dst);
+            ckr__late_fill(f, x.s, dst);
         if (!x.s->entry || x.s->late) continue;
-        if (!w->verify && !ckr__win_seen(w, lane, x.s->entry, at, at + n, x.dst)) return false;
+        if (!w->verify && !ckr__win_seen(w, lane, x.s->entry, at, at + n, dst)) return false;
         if (!crcs) continue;
-        const uint32_t crc = ckr__crc32(0, x.dst, (size_t)n);
+        const uint32_t crc = ckr__crc32(0, dst, (size_t)n);
         if (n == x.s->entry->n_bytes) {
             x.s->entry->crc = crc;
         } else {
@@ -35740,18 +35740,16 @@ static void ckr__wins_crcs(const ckr__write *w, ckr__buf *out)
         const ckr__win *x = &w->wins[n];
         const bool on = n && w->wins[n - 1].file == x->file;
         const ckr__image *img = (const ckr__image *)w->plan->out.files[x->file]->image;
-        for (uint64_t i = ckr__seg_find(img, x->begin);
-             i < img->n_segs && img->segs[i].offset < x->end; i++) {
-            const ckr__seg *s = &img->segs[i];
-            const uint64_t a = s->offset > x->begin ? s->offset : x->begin,
-                           e = ckr__min_u64(s->offset + s->size, x->end);
-            const int side = a == s->offset;
-            if (e <= a || !s->entry || s->late) continue;
-            uint64_t crc = side && e - a == s->size ? s->entry->crc : x->crc[side];
+        uint64_t i = ckr__seg_find(img, x->begin);
+        ckr__win_seg v;
+        while (ckr__win_next(img, x, &i, &v)) {
+            const int side = v.a == v.s->offset;
+            if (!v.s->entry || v.s->late) continue;
+            uint64_t crc = side && v.e - v.a == v.s->size ? v.s->entry->crc : x->crc[side];
             if (on && !side && out->size >= 8) {
                 out->size -= 8;
                 crc = ckr__crc32_combine((uint32_t)ckr__load_u64(out->data + out->size),
-                                         (uint32_t)crc, e - a);
+                                         (uint32_t)crc, v.e - v.a);
             }
             ckr__put_words(out, &crc, 1);
         }
@@ -36163,21 +36161,21 @@ static ckr_result ckr__step_take(ckr__parts *x, uint64_t k, const ckr__buf *b, u
     ckr__write *w = &x->w;
     const uint64_t n_crcs = ckr__word_at(b, at, CKR__STEP_CRCS),
                    sums = at + 8 * (CKR__STEP_WORDS + n_crcs);
-    uint64_t n = 0, lo, hi;
+    uint64_t n = 0;
+    ckr__win step = CKR_ZERO;
     w->begin = ckr__step_place(x, k);
     w->end = ckr__step_place(x, k + 1);
     for (uint64_t f = w->begin.file; f < w->plan->out.n_files && f <= w->end.file; f++) {
         const ckr__image *img = ckr__parts_hold(x, f);
         if (!img) return x->c.err->code;
-        ckr__write_range(w, f, &lo, &hi);
-        for (uint64_t i = ckr__seg_find(img, lo); i < img->n_segs && img->segs[i].offset < hi;
-             i++) {
-            const ckr__seg *s = &img->segs[i];
-            const uint64_t a = s->offset > lo ? s->offset : lo,
-                           e = ckr__min_u64(s->offset + s->size, hi);
-            if (e <= a || !s->entry || s->late || n++ >= n_crcs) continue;
+        ckr__write_range(w, f, &step.begin, &step.end);
+        uint64_t i = ckr__seg_find(img, step.begin);
+        ckr__win_seg v;
+        while (ckr__win_next(img, &step, &i, &v)) {
+            ckr_entry *e = v.s->late ? NULL : v.s->entry;
+            if (!e || n++ >= n_crcs) continue;
             const uint32_t crc = (uint32_t)ckr__word_at(b, at, CKR__STEP_WORDS + n - 1);
-            s->entry->crc = a == s->offset ? crc : ckr__crc32_combine(s->entry->crc, crc, e - a);
+            e->crc = v.a == v.s->offset ? crc : ckr__crc32_combine(e->crc, crc, v.e - v.a);
         }
     }
     bool ok = n == n_crcs;
