@@ -618,9 +618,10 @@ class Steps:
 # ---- DeepSpeed ---------------------------------------------------------------------------------
 
 
-def write_deepspeed(run, shapes, dp, source, client=lambda rank: {}):
+def write_deepspeed(run, shapes, dp, source, client=lambda rank: {}, decay=(0.1, 0.0)):
     """ZeRO-3: of every parameter each rank has one of dp equal pieces; a sub group a parameter group. shapes: (name,
-    shape) of each; client: what the script adds to a rank's state."""
+    shape) of each; client: what the script adds to a rank's state; decay: the groups' (ZeRO-3 loads a universal
+    checkpoint only with one)."""
     size = function(torch, "Size")
     stage = function(module("deepspeed.runtime.zero.config"), "ZeroStageEnum")
     scaler = module("deepspeed.runtime.fp16.loss_scaler", "LossScaler").LossScaler()
@@ -674,7 +675,7 @@ def write_deepspeed(run, shapes, dp, source, client=lambda rank: {}):
             optimizer_state_dict=dict(
                 state=state,
                 param_groups=[
-                    dict(hyper, weight_decay=0.1 * (1 - i), params=[i]) for i in range(len(parts))
+                    dict(hyper, weight_decay=decay[i], params=[i]) for i in range(len(parts))
                 ],
             ),
             fp32_flat_groups=[Tensor((n,)) for n in parts],
@@ -1033,8 +1034,8 @@ def write_megatron_dist(run, m, source):
     (run / "latest_checkpointed_iteration.txt").write_text("6")
 
 
-def four_gib():
-    return Megatron(1024, 20, 16, 8, 2816, 32768, tp=8, pp=4)
+def two_gib_megatron():
+    return Megatron(1024, 8, 16, 8, 2816, 32768, tp=8, pp=4)
 
 
 def write_dcp_data(path, model, ranks, source):
@@ -1100,9 +1101,10 @@ INPUTS = {
     ),
     "tp2": lambda p: write_nanotron(p, two_gib(), 2, 1, 0, Bytes()),
     "zero4": lambda p: write_nanotron(p, two_gib(), 1, 4, 1, Bytes()),
-    "cut8": lambda p: write_deepspeed(p, [x[:2] for x in Llama(1024, 23, 16, 8, 2816, 32000).params], 8, Bytes()),
-    "mega": lambda p: write_megatron(p, four_gib(), MegatronBytes()),
-    "megad": lambda p: write_megatron_dist(p, four_gib(), MegatronBytes()),
+    "cut8": lambda p: write_deepspeed(p, [x[:2] for x in Llama(1024, 10, 16, 8, 2816, 32000).params], 8, Bytes(),
+                                      decay=(0.1, 0.1)),
+    "mega": lambda p: write_megatron(p, two_gib_megatron(), MegatronBytes()),
+    "megad": lambda p: write_megatron_dist(p, two_gib_megatron(), MegatronBytes()),
     "shards": lambda p: write_nanotron(p, Llama(1536, 56, 24, 8, 4096, 32000), 4, 1, 0, Holes()),
 }
 SUFFIX = {"pt70k": ".pt", "pt1g": ".pt", "st100k": ".safetensors", "st1g": ".safetensors"}

@@ -33,6 +33,7 @@ int main(int argc, char **argv)
     uint64_t bytes = 0;
     uint32_t files = 0;
     int i, n = bench_repeats(9);
+    bench_clock = CLOCK_PROCESS_CPUTIME_ID;
     if (argc < 2) {
         fprintf(stderr, "usage: open CHECKPOINT [TP]\n");
         return 2;

@@ -87,6 +87,7 @@ int main(int argc, char **argv)
         { "100,000-tensor safetensors as a run state", 2, list_state, 20, 40, 0 }
     };
     size_t i, n = sizeof cases / sizeof *cases;
+    bench_clock = CLOCK_PROCESS_CPUTIME_ID;
     if (argc != 3) {
         fprintf(stderr, "usage: parse FILE.pt FILE.safetensors\n");
         return 2;

@@ -77,7 +77,7 @@ static void measure(char *work, char *tool, const char *name, char *src, char *c
     char *convert[BENCH_ARGS], *plan[BENCH_ARGS], *cp[6];
     bench_pair p;
     long peak = 0, high = 0, base = 0;
-    int i, n = 0, m = 0, repeats = bench_repeats(7);
+    int i, n = 0, m = 0, repeats = bench_repeats(5);
 
     snprintf(out, sizeof out, "%s/converted", work);
     snprintf(copy, sizeof copy, "%s/copied", work);
@@ -101,25 +101,26 @@ static void measure(char *work, char *tool, const char *name, char *src, char *c
     convert[n] = plan[m] = NULL;
     checked(plan, &base);
     memset(&p, 0, sizeof p);
-    for (i = -1; i < repeats; i++) {           /* the first round is not counted */
+    for (i = -1; i < (memory ? 0 : repeats); i++) { /* the first round is not counted */
         double a, b;
         remove_tree(out);
         a = checked(convert, &peak);
         if (peak > high) high = peak;
         remove_tree(out);
+        if (memory) continue;
         remove_tree(copy);
         b = checked(cp, NULL);
         remove_tree(copy);
         if (i >= 0) bench_pair_add(&p, a, b);
     }
-    snprintf(text, sizeof text, "%s%s%s: time", name, memory ? ", --memory " : "",
-             memory ? memory : "");
-    bench_row(text, &p.a, 1, "s", 0);
-    snprintf(text, sizeof text, "%s: cp --reflink=never -r", name);
-    bench_row(text, &p.b, 1, "s", 0);
-    snprintf(text, sizeof text, "%s%s%s: time : cp", name, memory ? ", --memory " : "",
-             memory ? memory : "");
-    bench_pair_row(text, &p, 1.3);
+    if (!memory) {
+        snprintf(text, sizeof text, "%s: time", name);
+        bench_row(text, &p.a, 1, "s", 0);
+        snprintf(text, sizeof text, "%s: cp --reflink=never -r", name);
+        bench_row(text, &p.b, 1, "s", 0);
+        snprintf(text, sizeof text, "%s: time : cp", name);
+        bench_pair_row(text, &p, 1.3);
+    }
     snprintf(text, sizeof text, "%s%s%s: peak memory (plan: %.1f MiB)", name,
              memory ? ", --memory " : "", memory ? memory : "", (double)base / 1024);
     bench_value(text, (double)high / 1024, "MiB", (double)base / 1024 + cap);
@@ -129,7 +130,7 @@ static void measure(char *work, char *tool, const char *name, char *src, char *c
 static void scan(char *tool, const char *name, char *src)
 {
     char *check[5], *cat[5], text[256];
-    int i, repeats = bench_repeats(7);
+    int i, repeats = bench_repeats(5);
     bench_pair p;
     check[0] = tool;
     check[1] = (char *)"check";

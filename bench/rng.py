@@ -1,5 +1,5 @@
 """rng.py PROGRAM: the draws of bench/rng.c and the same by torch, one thread each, into memory that exists, twice in
-turn; the best of each. The limit is torch's time / 0.9."""
+turn; the best of each, of the processor's time. The limit is torch's time / 0.9."""
 
 import subprocess
 import sys
@@ -29,9 +29,9 @@ def torch_times():
     for name, (dtype, draw) in kinds.items():
         t = torch.empty(N, dtype=dtype).zero_()
         for _ in range(7):
-            start = time.perf_counter()
+            start = time.process_time()
             draw(t)
-            best[name] = min(best.get(name, 9e9), (time.perf_counter() - start) / N * 1e9)
+            best[name] = min(best.get(name, 9e9), (time.process_time() - start) / N * 1e9)
     return best
 
 
@@ -46,13 +46,15 @@ def least(a, b):
 
 ours = our_times()
 theirs = {}
-if torch:
+if not torch:
+    print(f"\ntorch's generator: not run, {sys.executable} has no package torch.")
+else:
     torch.set_num_threads(1)
     theirs = torch_times()
     ours = least(ours, our_times())
     theirs = least(theirs, torch_times())
 print("\n### Draws of torch's CPU generator, an element, one thread; torch beside\n")
-print("| figure | ours | torch | | ours / limit |\n|---|---|---|---|---|")
+print("| figure | ours | peer | limit | ours / limit |\n|---|---|---|---|---|")
 for name, t in ours.items():
     p = theirs.get(name)
     print(f"| {name} | {t:.3f} ns | " + (f"{p:.3f} ns | <= {p / 0.9:.3f} ns | {t * 0.9 / p:.2f} |" if p else "| | |"))

@@ -12,7 +12,7 @@ machine that does other work.
   mega                  Megatron-LM, torch_dist of 1,024 ranks, planned for TP 4
 """
 
-import os, shutil, subprocess, sys, tempfile, time
+import os, resource, shutil, subprocess, sys, tempfile, time
 from pathlib import Path
 
 import frontier
@@ -39,7 +39,7 @@ def resident(pid):
 
 
 def measured(command):
-    """(The processor's seconds if these are fewer, the clock's), the most memory, exit status, its message."""
+    """(The clock's seconds, the processor's), the most memory of it or of a child, exit status, its message."""
     begin, memory, pid = time.monotonic(), 0, 0
     with tempfile.TemporaryFile() as said:
         child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
@@ -51,15 +51,16 @@ def measured(command):
         said.seek(0)
         text = said.read().decode(errors="replace")
     seconds = time.monotonic() - begin
-    if not memory:
-        memory = use.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return (min(seconds, use.ru_utime + use.ru_stime), seconds), memory, child.returncode, text
+    unit, own = 1 if sys.platform == "darwin" else 1024, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if not memory or use.ru_maxrss > own:       # else it is what this process had when it began the other
+        memory = max(memory, use.ru_maxrss * unit)
+    return (seconds, use.ru_utime + use.ru_stime), memory, child.returncode, text
 
 
 def row(what, value, unit, limit):
-    least, value = value if isinstance(value, tuple) else (value, value)
+    value, other = value if isinstance(value, tuple) else (value, value)
     over = f"<= {limit:.4g} {unit} | {value / limit:.2f}" if limit else "| "
-    print(f"| {what} | {least:.3g} {unit} | {value:.3g} {unit} | {over} |", flush=True)
+    print(f"| {what} | {min(value, other):.3g} {unit} | {value:.3g} {unit} | {over} |", flush=True)
 
 
 def measure(tool, path, name):
