@@ -3311,6 +3311,7 @@ typedef struct ckr__os_file {
     uint32_t users;            /* threads that read it now                              */
     bool     probed, cold;     /* `cold`: it was not in memory when it was first read once    */
     uint64_t taken;            /* bytes that are in memory for a cold one, at most      */
+    uint64_t whole;            /* of one that is written: how long it will be; 0: not known  */
 } ckr__os_file;
 
 /* The files that a context reads: those that were used last stay open. */
@@ -3768,6 +3769,58 @@ static void ckr__os_written(int fd, uint64_t offset, size_t n)
     if (offset >= CKR__MUCH) ckr__os_forget(fd, offset - lag, n);
 }
 
+#if defined(SEEK_DATA) && defined(SEEK_HOLE)
+#  define CKR__SEEK_DATA SEEK_DATA
+#  define CKR__SEEK_HOLE SEEK_HOLE
+#elif defined(__linux__)       /* (where the C library tells only programs that ask for all)   */
+#  define CKR__SEEK_DATA 3
+#  define CKR__SEEK_HOLE 4
+#endif
+
+/* n bytes at `offset` of a file that will be f->whole long are zeros: nothing is written where it
+   has a hole, which reads as them. Its length is there at once: nobody writes behind it. */
+static int32_t ckr__os_zeros(const ckr__os_file *f, int fd, uint64_t offset, const uint8_t *src,
+                             size_t n)
+{
+#if defined(CKR__SEEK_DATA)
+    struct stat st;
+    if (fstat(fd, &st) != 0 || ((uint64_t)st.st_size < f->whole &&
+                                ftruncate(fd, (off_t)f->whole) != 0))
+        return errno;
+    const off_t data = lseek(fd, (off_t)offset, CKR__SEEK_DATA);
+    if (data < 0 ? errno == ENXIO : (uint64_t)data >= offset + n) return 0;
+#else
+    (void)f;
+#endif
+    return ckr__os_transfer(fd, offset, NULL, src, n);
+}
+
+static bool ckr__all_zero(const uint8_t *p, size_t n)
+{
+    return p[0] == 0 && p[n - 1] == 0 && memcmp(p, p + 1, n - 1) == 0;
+}
+
+/* Writes n bytes, those apart that are zeros for a block of the file. */
+static int32_t ckr__os_put(const ckr__os_file *f, int fd, uint64_t offset, const uint8_t *src,
+                           size_t n)
+{
+    const uint64_t block = (uint64_t)1 << 16;
+    int32_t r = 0;
+    if (n < block || offset + n > f->whole) return ckr__os_transfer(fd, offset, NULL, src, n);
+    for (size_t at = 0, from = 0; at < n && !r; from = at) {
+        bool zero = false, next = false;
+        while (at < n && next == zero) {
+            const uint64_t end = ckr__min_u64(n, ((offset + at) / block + 1) * block - offset);
+            next = ckr__all_zero(src + at, (size_t)(end - at));
+            if (at == from) zero = next;
+            if (next == zero) at = (size_t)end;
+        }
+        r = zero ? ckr__os_zeros(f, fd, offset + from, src + from, at - from)
+                 : ckr__os_transfer(fd, offset + from, NULL, src + from, at - from);
+    }
+    return r;
+}
+
 /* Past RLIMIT_FSIZE a write raises a signal that ends the program: it is held back from this
    thread, and taken where it is ours, so that EFBIG is told instead. */
 static int32_t ckr__os_write(CKR__USER, void *file, uint64_t offset, const void *src, size_t n)
@@ -3782,7 +3835,7 @@ static int32_t ckr__os_write(CKR__USER, void *file, uint64_t offset, const void 
     sigemptyset(&before);
     ckr__os_mask(SIG_BLOCK, &large, &was);
     if (sigismember(&was, SIGXFSZ) == 1) sigpending(&before);
-    r = ckr__os_transfer(fd, offset, NULL, src, n);
+    r = ckr__os_put(f, fd, offset, (const uint8_t *)src, n);
     if (r == EFBIG && sigpending(&after) == 0 && sigismember(&after, SIGXFSZ) == 1 &&
         sigismember(&before, SIGXFSZ) != 1)
         sigwait(&large, &number);
@@ -3801,6 +3854,35 @@ static int32_t ckr__os_sync(CKR__USER, void *file)
     r = fsync(fd) == 0 ? 0 : errno;
     ckr__os_drop(f, fd);
     return r;
+}
+
+/* How long a file will be that is about to be written: no other byte than these will be. */
+static void ckr__os_whole(void *file, uint64_t size)
+{
+    ((ckr__os_file *)file)->whole = size;
+}
+
+/* Bytes of a file that are holes. */
+static uint64_t ckr__os_holes(void *file)
+{
+    uint64_t n = 0;
+#if defined(CKR__SEEK_DATA)
+    ckr__os_file *f = (ckr__os_file *)file;
+    off_t at = 0, end = (off_t)f->size;
+    int fd;
+    if (ckr__os_take(f, &fd)) return 0;
+    while (at < end && (at = lseek(fd, at, CKR__SEEK_HOLE)) >= 0 && at < end) {
+        off_t data = lseek(fd, at, CKR__SEEK_DATA);
+        if (data < 0 && errno != ENXIO) break;
+        if (data < 0 || data > end) data = end;
+        n += (uint64_t)(data - at);
+        at = data;
+    }
+    ckr__os_drop(f, fd);
+#else
+    (void)file;
+#endif
+    return n;
 }
 
 /* What is on the disk leaves the memory. */
@@ -4141,6 +4223,17 @@ static void ckr__os_once(void *pool, bool begins)
 static void ckr__os_settled(void *file)
 {
     (void)file;
+}
+
+static void ckr__os_whole(void *file, uint64_t size)
+{
+    (void)file, (void)size;    /* every byte is written                                 */
+}
+
+static uint64_t ckr__os_holes(void *file)
+{
+    (void)file;
+    return 0;
 }
 
 /* Only a handle that may write can flush, and what is synced was opened again to be read. */
@@ -34920,6 +35013,8 @@ static ckr_result ckr__write_batch(ckr__write *w)
             break;
         }
         w->owned = true;
+        if (w->shared ? io->share_fn == ckr__os_share : io->open_fn == ckr__os_open)
+            ckr__os_whole(w->handles[opened], f->size);
         if (w->single && !w->shared) r = ckr__temp_lock(w);
         if (r == CKR_OK) ckr__wins_add(w, w->first_file + opened);
     }
@@ -35144,14 +35239,30 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
                           "--force replaces it when the new one is complete");
 }
 
+/* Of `bytes` of output those that surely need room: of holes in the input holes are made, as many
+   times as all of it is larger than the input. */
+static uint64_t ckr__room_needed(const ckr__ctx *src, uint64_t bytes)
+{
+    uint64_t size = 0, holes = 0;
+    for (uint32_t i = 0; i < src->n_files && src->env.io.open_fn == ckr__os_open; i++) {
+        if (!ckr__add_u64(size, src->files[i].size, &size)) return bytes;
+        holes += ckr__os_holes(src->files[i].handle);
+    }
+    if (!holes) return bytes;
+    const double zeros = (double)holes * (bytes > size ? (double)bytes / (double)size : 1);
+    return zeros < (double)bytes ? bytes - (uint64_t)zeros : 0;
+}
+
 /* Room for all of it, an old one beside it; what others write meanwhile is told when it happens. */
-static ckr_result ckr__output_room(ckr__ctx *c, const char *path, uint64_t bytes)
+static ckr_result ckr__output_room(ckr__ctx *c, const ckr_plan *p, const char *path)
 {
     const char *dir = ckr__parent(c, path);
-    uint64_t room;
+    uint64_t room, bytes = p->facts.bytes_written;
     if (!dir) return c->err->code;
     if (!c->env.io.room_fn || c->env.io.room_fn(c->env.io.user, dir, &room)) return CKR_OK;
     if (!room || bytes <= room) return CKR_OK; /* some file systems always say 0             */
+    bytes = ckr__room_needed(&p->src->ctx, bytes);
+    if (bytes <= room) return CKR_OK;
     ckr_result r = ckr__fail(c->err, CKR_ITEM_IO_NO_SPACE, path, CKR_NO_OFFSET, NULL,
                              "the output needs %llu bytes; its file system has room for %llu",
                              (unsigned long long)bytes, (unsigned long long)room);
@@ -35326,7 +35437,7 @@ static CKR__NOINLINE ckr_result ckr__plan_write_body(ckr_plan *p, const char *pa
         if (r == CKR_OK)
             r = ckr__parts_clear(&c, ckr__sibling(&c, path, "ckptresume-parts"), w.temp);
         r = ckr__stat_told(&c, r);
-        if (r == CKR_OK) r = ckr__output_room(&c, path, p->facts.bytes_written);
+        if (r == CKR_OK) r = ckr__output_room(&c, p, path);
         c.total = p->facts.bytes_written;
         if (r == CKR_OK) r = ckr__plan_trust(p, &c, NULL);
         if (r == CKR_OK) r = ckr__write_alloc(&w);
@@ -36139,7 +36250,7 @@ static ckr_result ckr__parts_begin(ckr__parts *x, uint32_t who)
                            "write to a file system that all processes share");
     if (r == CKR_OK && !there) {
         ckr__parts_sweep(x);
-        r = ckr__output_room(c, x->path, x->total);
+        r = ckr__output_room(c, x->w.plan, x->path);
     }
     if (r == CKR_OK && (!there || (!who && nonce != x->of.nonce)))
         r = ckr__parts_make(x, plan, who);

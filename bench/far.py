@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""far.py TOOL FAR DATA [--layers N] [--hidden N] [--parts N] [--whole]: a checkpoint whose one file is larger than 2^41
+"""far.py TOOL DATA [--layers N] [--hidden N] [--parts N] [--whole]: a checkpoint whose one file is larger than 2^41
 bytes, and what is made of it in one file as large. It consists of holes but for each tensor's first and last element,
-which tell its name. Time and memory of `inspect`, `plan` and parts of a conversion; FAR (far.c) writes those and leaves
-holes holes. What the parts wrote must lie where torch would have put it, some of it behind 2^41. Only four parts are
-written, of 600 MB each, unless --whole, which takes hours. BENCH_KEEP: the files stay."""
+which tell its name. Time and memory of `inspect`, `plan` and parts of a conversion, which leaves holes holes. What the
+parts wrote must lie where torch would have put it, some of it behind 2^41. Only four parts are written, of 600 MB each,
+unless --whole, which takes hours. BENCH_KEEP: the files stay."""
 
 import argparse, io, os, pickle, shutil, struct, zlib
 from pathlib import Path
@@ -97,7 +97,6 @@ def timed(what, command):
 def main():
     p = argparse.ArgumentParser(usage=__doc__)
     p.add_argument("tool")
-    p.add_argument("far")
     p.add_argument("data", type=Path)
     p.add_argument("--layers", type=int, default=62)
     p.add_argument("--hidden", type=int, default=16384)
@@ -114,13 +113,14 @@ def main():
     timed("inspect", [a.tool, "inspect", source])
     timed("plan --to torch", [a.tool, "plan", source, "--to", "torch"])
     if a.whole:
-        timed("convert --to torch", [a.far, source, out, "0"])
+        timed("convert --to torch", [a.tool, "convert", source, out, "--to", "torch"])
         f, size = open(out, "rb"), out.stat().st_size
         tensors = storages(f)
         written = [(0, size)]
     else:
         def part(i):
-            timed(f"part {i} of {a.parts}", [a.far, source, out, str(a.parts), str(i)])
+            part = f"{i + 1}/{a.parts}"
+            timed(f"part {part}", [a.tool, "convert", source, out, "--to", "torch", "--part", part])
 
         part(a.parts - 1)
         f = open(a.data / ".far-out.ckptresume-parts" / "out", "rb")

@@ -114,7 +114,7 @@ step() {
             python3 bench/frontier.py "$BENCH_DATA/small" dcp --ranks 64 --layers 20 --hidden 512 --heads
         "$build/slow" "$BENCH_DATA/small" "$BENCH_DATA/small-out" 48
         done_with small small-out ;;
-    far) built far; python3 bench/far.py "$tool" "$build/far" "$BENCH_DATA" ;;
+    far) python3 bench/far.py "$tool" "$BENCH_DATA" ;;
     sizes) python3 bench/sizes.py "$tool" "$BENCH_DATA" ;;
     *) echo "there is no such step: $1" >&2; return 2 ;;
     esac

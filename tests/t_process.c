@@ -624,6 +624,137 @@ static void descriptors_are_few(void)
     CHECK_INT(in_child(few_left), 0);
 }
 
+static uint64_t room_on(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 ? (uint64_t)st.st_blocks * 512 : UINT64_MAX;
+}
+
+/* Can this file system tell holes? */
+static bool has_holes(const char *path)
+{
+    void *f = NULL;
+    const bool is = ckr__os_share(NULL, path, 1 << 20, &f) == 0 && ckr__os_holes(f) == 1 << 20;
+    if (f) ckr__os_close(NULL, f);
+    remove(path);
+    return is;
+}
+
+/* What a file that will be 1 MiB long holds after zeros were written to its end, over `was`. */
+static void zeros_over(const char *path, int was)
+{
+    enum { N = 1 << 20, FROM = N / 2 + 100 };
+    uint8_t *v = (uint8_t *)malloc(N), *got;
+    void *f = NULL;
+    size_t n = 0;
+    memset(v, was, N);
+    CHECK(ckr__os_share(NULL, path, N, &f) == 0 && ckr__os_write(NULL, f, 0, v, N) == 0);
+    ckr__os_whole(f, N);
+    memset(v, 0, N - FROM);
+    CHECK(ckr__os_write(NULL, f, FROM, v, N - FROM) == 0);
+    ckr__os_close(NULL, f);
+    got = t_slurp(path, &n);
+    memset(v, was, FROM);
+    memset(v + FROM, 0, N - FROM);
+    CHECK(got && n == N && !memcmp(got, v, N));
+    free(got);
+    free(v);
+    remove(path);
+}
+
+static ckr_io g_io;
+static uint64_t g_room;
+
+static int32_t other_open(void *user, const char *path, bool create, void **file, uint64_t *size)
+{
+    return g_io.open_fn(user, path, create, file, size);
+}
+
+static int32_t room_of(void *user, const char *dir, uint64_t *bytes)
+{
+    (void)user;
+    (void)dir;
+    *bytes = g_room;
+    return 0;
+}
+
+/* To one file of torch's, with hooks of the caller's or the system's, and so much room. */
+static ckr_result to_torch(const char *from, const char *to, bool hooks, uint64_t room)
+{
+    ckr_open_desc d = CKR_ZERO;
+    ckr_env env = CKR_ZERO;
+    ckr_target t = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_plan *p = NULL;
+    ckr_error e = CKR_ZERO;
+    ckr_result r;
+    env.io = g_io = ckr__default_io();
+    if (hooks) env.io.open_fn = other_open;
+    env.io.room_fn = room_of;
+    g_room = room;
+    d.env = &env;
+    t.dialect = "torch";
+    t.slots = "params";
+    r = ckr_ckpt_open(from, &d, &c, &e);
+    if (r == CKR_OK) r = ckr_plan_create(c, &t, 0, &p, &e);
+    if (r == CKR_OK) r = ckr_plan_write(p, to, NULL, &e);
+    if (r != CKR_OK && e.item != CKR_ITEM_IO_NO_SPACE) CHECK_OK(r, &e);
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    return r;
+}
+
+/* A file in the safetensors format of one tensor: zeros, but for its first and last MiB. */
+static void mostly_holes(const char *path, uint64_t size)
+{
+    const uint64_t at[2] = { 0, size - (1 << 20) };
+    uint8_t *v = (uint8_t *)malloc(1 << 20);
+    char head[200];
+    size_t k;
+    FILE *f = fopen(path, "wb");
+    for (k = 0; k < 1 << 20; k++) v[k] = (uint8_t)(k * 7 + 1);
+    snprintf(head + 8, sizeof head - 8,
+             "{\"a\":{\"dtype\":\"F32\",\"shape\":[%lu],\"data_offsets\":[0,%lu]}}",
+             (unsigned long)size / 4, (unsigned long)size);
+    ckr__store_u64((uint8_t *)head, strlen(head + 8));
+    CHECK(f && fwrite(head, 1, 8 + strlen(head + 8), f) == 8 + strlen(head + 8));
+    for (k = 0; f && k < 2; k++)
+        CHECK(fseek(f, (long)(8 + strlen(head + 8) + at[k]), SEEK_SET) == 0 &&
+              fwrite(v, 1, 1 << 20, f) == 1 << 20);
+    CHECK(f && fclose(f) == 0);
+    free(v);
+}
+
+/* Zeros are not written where the file has a hole; a hook of the caller's sees them. Holes of the
+   input need no room; the rest does. */
+static void holes(void)
+{
+    const uint64_t size = 32 << 20, mib = 1 << 20;
+    char in[600], out[600], plain[600];
+    uint8_t *a, *b;
+    size_t n = 0, m = 0;
+    snprintf(in, sizeof in, "%s/holes.safetensors", g_tmp);
+    snprintf(out, sizeof out, "%s/holes.pt", g_tmp);
+    snprintf(plain, sizeof plain, "%s/holes-not.pt", g_tmp);
+    zeros_over(out, 0xff);
+    zeros_over(out, 0);
+    if (!has_holes(out)) return;
+    mostly_holes(in, size);
+    CHECK(to_torch(in, out, false, mib) == CKR_E_IO && access(out, F_OK) != 0);
+    CHECK_INT(to_torch(in, out, false, 4 * mib), CKR_OK);
+    CHECK(to_torch(in, plain, true, 4 * mib) == CKR_E_IO);
+    CHECK_INT(to_torch(in, plain, true, 2 * size), CKR_OK);
+    a = t_slurp(out, &n);
+    b = t_slurp(plain, &m);
+    CHECK(a && b && n == m && n > size && !memcmp(a, b, n));
+    CHECK(room_on(out) < 4 * mib && room_on(plain) >= size);
+    free(a);
+    free(b);
+    remove(in);
+    remove(out);
+    remove(plain);
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -642,6 +773,7 @@ int main(int argc, char **argv)
     RUN(forks);
     RUN(directory_changed);
     RUN(descriptors_are_few);
+    RUN(holes);
     t_remove_tree(g_tmp);
     return t_end();
 }
