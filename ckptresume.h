@@ -25403,6 +25403,10 @@ typedef struct ckr__out_file {
     const struct ckr__out_index *cuts; /* DCP: whose even cuts it has parts of, besides `parts`;
                                           those of which rank                            */
     uint32_t     cut_rank;
+    /* NULL: the tree is here. Else it is made in `c` while its file is written, and before that
+       only the first of many alike has one, which tells what tensors all of them take. */
+    bool       (*make_fn)(ckr__ctx *c, struct ckr__out_file *f);
+    const void  *maker;        /* of make_fn                                             */
     void        *image;        /* of the container writer, while the file is written      */
 } ckr__out_file;
 
@@ -25889,7 +25893,8 @@ static ckr_tensor *ckr__made_copy(ckr__out *o, const ckr_tensor *t, const char *
 }
 
 /* A bind of a made tensor as binds of its parts. */
-static void ckr__bind_unmake(ckr__out *o, ckr_entry *e, const ckr__made *m, const ckr__bind *b)
+static void ckr__bind_unmake(ckr__ctx *c, const ckr__out *o, ckr_entry *e, const ckr__made *m,
+                             const ckr__bind *b)
 {
     const ckr_piece *p = &b->piece;
     const ckr__made *as = ckr__made_of(o, b->as);
@@ -25910,7 +25915,7 @@ static void ckr__bind_unmake(ckr__out *o, ckr_entry *e, const ckr__made *m, cons
         int64_t start[3] = { 0 }, count[3] = { 1, 1, 1 }, stride[3] = { 0 };
         uint64_t at = p->offset;
         ckr__binder w = CKR_ZERO;
-        w.c = o->c;
+        w.c = c;
         w.entry = e;
         w.tensor = part->from;
         w.replica = p->replica || m->copy;
@@ -25931,28 +25936,43 @@ static void ckr__bind_unmake(ckr__out *o, ckr_entry *e, const ckr__made *m, cons
     }
 }
 
-/* No bind is of a made tensor any more. */
-static void ckr__out_unmake(ckr__out *o)
+/* No bind of a file is of a made tensor any more. */
+static void ckr__file_unmake(ckr__ctx *c, const ckr__out *o, ckr__out_file *f)
 {
+    ckr__entries w = ckr__entries_of(f);
     uint64_t b;
     ckr_entry *e;
-    for (uint64_t i = 0; i < o->n_files && o->n_made; i++) {
-        ckr__entries w = ckr__entries_of(o->files[i]);
-        while ((e = ckr__entries_next(&w)) != NULL && !ckr__failed(o->c)) {
-            ckr__bind *was = e->binds;
-            uint64_t n = e->n_binds;
-            for (b = 0; b < n && !ckr__made_of(o, was[b].tensor); b++) {}
-            if (b == n) continue;
-            e->binds = NULL;
-            e->n_binds = e->room = 0;
-            for (b = 0; b < n && !ckr__failed(o->c); b++) {
-                const ckr__made *m = ckr__made_of(o, was[b].tensor);
-                ckr__bind *same = m ? NULL : ckr__bind_add(o->c, e);
-                if (m) ckr__bind_unmake(o, e, m, &was[b]);
-                else if (same) *same = was[b];
-            }
+    while (o->n_made && (e = ckr__entries_next(&w)) != NULL && !ckr__failed(c)) {
+        ckr__bind *was = e->binds;
+        uint64_t n = e->n_binds;
+        for (b = 0; b < n && !ckr__made_of(o, was[b].tensor); b++) {}
+        if (b == n) continue;
+        e->binds = NULL;
+        e->n_binds = e->room = 0;
+        for (b = 0; b < n && !ckr__failed(c); b++) {
+            const ckr__made *m = ckr__made_of(o, was[b].tensor);
+            ckr__bind *same = m ? NULL : ckr__bind_add(c, e);
+            if (m) ckr__bind_unmake(c, o, e, m, &was[b]);
+            else if (same) *same = was[b];
         }
     }
+}
+
+static void ckr__out_unmake(ckr__out *o)
+{
+    for (uint64_t i = 0; i < o->n_files; i++) ckr__file_unmake(o->c, o, o->files[i]);
+}
+
+/* The tree of a file that is made while it is written. False: the error is set. */
+static bool ckr__out_file_make(ckr__ctx *c, const ckr__out *o, ckr__out_file *f)
+{
+    if (!f->make_fn) return true;
+    f->root = NULL;
+    f->entries = NULL;
+    f->n_entries = 0;
+    if (!f->make_fn(c, f)) return false;
+    ckr__file_unmake(c, o, f);
+    return !ckr__failed(c);
 }
 
 /* What keeps a tensor from being taken as a strided array ("a tensor that is ..."), or NULL. */
@@ -33328,7 +33348,7 @@ static bool ckr__plan_parts(ckr__ctx *c, ckr__out_file *f)
 static ckr_result ckr__file_ready(ckr__ctx *c, const ckr_plan *p, ckr__out_file *f, bool ops)
 {
     ckr__image *image;
-    if (!ckr__plan_parts(c, f)) return ckr__oom(c);
+    if (!ckr__out_file_make(c, &p->out, f) || !ckr__plan_parts(c, f)) return ckr__oom(c);
     for (uint64_t k = 0; ops && k < f->n_entries; k++) {
         ckr__fill *fill = CKR__NEW(c, ckr__fill);
         if (!fill) return c->err->code;
@@ -33378,6 +33398,7 @@ static uint64_t ckr__arena_used(const ckr__ctx *c)
 static ckr_result ckr__count_part(ckr_plan *p, ckr__out_file *part, uint64_t *size, uint64_t *need)
 {
     ckr__ctx c = ckr__ctx_aside(&p->ctx);
+    const ckr__out_file was = *part;
     const ckr_result r = ckr__file_ready(&c, p, part, true);
     if (r == CKR_OK) *size = ((const ckr__image *)part->image)->size;
     *need = ckr__arena_used(&c) + 5 * sizeof(ckr__seg) + 64;   /* and once more in its file    */
@@ -33388,6 +33409,9 @@ static ckr_result ckr__count_part(ckr_plan *p, ckr__out_file *part, uint64_t *si
         p->facts.bytes_read += fill ? fill->n_bytes : 0;
         part->entries[i]->ops = NULL;
     }
+    part->root = was.root;
+    part->entries = was.entries;
+    part->n_entries = was.n_entries;
     ckr__arena_free(&c);
     return r;
 }
@@ -53493,7 +53517,6 @@ typedef struct ckr__ds_param { /* of the files that are read, or at the target  
     ckr_tensor       *param;
     int64_t           numel, layer;    /* layer: of the pipeline; -1: none               */
     uint64_t          n_pieces;        /* read, ZeRO-3: in which its tensors lie           */
-    ckr_node         *key;     /* written: its name in the model's dict of every file      */
     uint32_t          first, last;     /* stages that have it; two of a tied one         */
     bool              tied, frozen, stated;    /* stated: its optimizer state has been read */
     ckr__held        *slots;   /* read: of the optimizer, "master" too                   */
@@ -55192,6 +55215,15 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
    go in the order in which the coming run has them, given the configuration of the saved one
    (round_robin_gradients, parameter_alignment, sub_group_size), with every copy written. */
 
+/* A key of the model's dict, and what stands there: a parameter, the value of an earlier key, or a
+   value of the source's. */
+typedef struct ckr__ds_key {
+    ckr_node           *key;
+    ckr__ds_param      *param;
+    const ckr_node     *value;
+    uint64_t            same;  /* the earlier key's place; else its own                     */
+} ckr__ds_key;
+
 typedef struct ckr__ds_job {
     ckr__ctx          *c;
     const ckr_state   *s;
@@ -55217,10 +55249,12 @@ typedef struct ckr__ds_job {
     const ckr_node    *scaler, *scaler_was;    /* the loss scaler's fields; as it is saved; or
                                                   NULL                                    */
     ckr__out_file     *f;      /* that is being written: of rank d of stage m               */
-    ckr__out_file     *before; /* the optimizer's of the rank before; or NULL              */
     ckr_node          *config_node, *metadata; /* the same in all files: made once         */
     ckr_node         **shapes; /* [pp]: param_shapes of each stage                           */
+    ckr__ds_key       *keys;   /* of the model's dict                                      */
+    uint64_t           n_keys;
     uint32_t           m, d;
+    bool               all;    /* every rank's part of the optimizer in one: what they take  */
     const char        *key;    /* of the row whose value is made                           */
     ckr_node          *by_group;       /* key -> a list with a value a flat group; with ZeRO-3
                                           one for all                                      */
@@ -55748,7 +55782,6 @@ static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, const ckr__ds_list *b, const
     ckr__binds_room(x->c, n->u.entry, boxes);
     const uint64_t at = x->f->n_entries - 1;
     if (at) n->u.entry->like[0] = x->f->entries[at - 1];
-    if (x->before && at < x->before->n_entries) n->u.entry->like[1] = x->before->entries[at];
     for (uint64_t i = 0; i < b->n_spans; i++) {
         const ckr__ds_span *s = &b->spans[i];
         const ckr_tensor *t = ckr__ds_slot_of(s->param, slot);
@@ -55895,7 +55928,8 @@ static ckr_node *ckr__ds_base_node(ckr__ds_job *x)
             if (x->zero == 3) b.n = ckr__ds_sub_group(x, l, i);
             else if (!b.pad) b.n = 1;
             if (x->zero == 3) ckr__ds_cut_spans(&b, x->d, x->dp);
-            else if (b.pad) ckr__ds_flat_spans(&b, x->d);
+            if (b.pad && x->all) b.size = b.total;
+            if (b.pad) ckr__ds_flat_spans(&b, x->d);
             ckr__node_push(x->c, index, ckr__make_int(x->c, at));
             st = ckr__ds_state_node(x, &b);
             if (st && st->count) ckr__node_pair(x->c, state, ckr__make_int(x->c, at), st);
@@ -56005,8 +56039,6 @@ static ckr_node *ckr__ds_wrapped(ckr__ds_job *x)
 /* A rank's file of the optimizer. */
 static void ckr__ds_optim_file(ckr__ds_job *x)
 {
-    const int row = x->dtype == CKR_DTYPE_BF16 ? CKR__DS_BF16_ROW : CKR__DS_OPTIM_ROW;
-    if (!ckr__ds_begin(x, ckr__ds_name(x->c, row, x->d, x->m))) return;
     ckr_node *o = ckr__ds_wrapped(x);
     x->f->root = ckr__make_dict(x->c, "optimizer_state_dict", o, "ds_config",
                                 ckr__ds_once(x, &x->config_node, x->config), "ds_version",
@@ -56018,42 +56050,62 @@ static void ckr__ds_optim_file(ckr__ds_job *x)
         for (ckr__walk w = ckr__ds_level(x->ds, x->m, x->d, level); ckr__walk_on(&w);)
             if (!w.name || !ckr__word_in(ckr__ds_optim_keys[level], w.name))
                 ckr__node_pair(x->c, to[level], w.key, ckr__ds_copy(x, w.value));
-    x->before = x->f;
 }
 
 /* >>deepspeed.emit.model ------------------------------------------------------ */
 
+static void ckr__ds_key_add(ckr__ds_job *x, ckr_node *key, ckr__ds_param *param,
+                            const ckr_node *value, const char *same)
+{
+    const ckr__ds_key k = { key, param, value, x->n_keys };
+    uint64_t i = 0;
+    while (same && i < x->n_keys && !ckr__is_str(x->keys[i].key, same)) i++;
+    if (same && i == x->n_keys) same = NULL;
+    if (!param && !value && !same) return;
+    *CKR__PUSH(ckr__ds_key, x->c, x->keys, x->n_keys) = k;
+    if (same && !ckr__failed(x->c)) x->keys[x->n_keys - 1].same = i;
+}
+
 /* The keys in the source's order, both names of a tie as one tensor; of another framework's source
    the tensors in theirs. */
-static ckr_node *ckr__ds_module_node(ckr__ds_job *x)
+static void ckr__ds_keys(ckr__ds_job *x)
 {
     const ckr_node *dict = ckr_node_get(x->meta, "module");
     const bool own = ckr_node_is_dict(dict);
     const uint64_t n = own ? dict->count : x->s->n_tensors;
-    ckr_node *out = x->pipe ? ckr__make(x->c, CKR_NODE_NONE)
-                            : ckr__dict_for(x->c, CKR_NODE_ODICT, n);
-    const char *first;
+    const ckr_tie *ties = x->s->ties;
     uint64_t at;
-    if (x->pipe || !out) return out;
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n && !x->pipe && !ckr__failed(x->c); i++) {
         const char *name = own ? ckr__dict_key(dict, i) : x->s->tensors[i]->name;
         if (!own && strcmp(x->s->tensors[i]->slot, "param") != 0) continue;
-        if (!name || (own && ckr__dict_at(dict, i)->kind != CKR_NODE_TENSOR)) {
-            ckr__node_pair(x->c, out, dict->u.items[2 * i],
-                           ckr__ds_copy(x, ckr__dict_at(dict, i)));
+        const bool value = !name || (own && ckr__dict_at(dict, i)->kind != CKR_NODE_TENSOR);
+        if (value) {
+            ckr__ds_key_add(x, dict->u.items[2 * i], NULL, ckr__dict_at(dict, i), NULL);
             continue;
         }
-        first = ckr__map_find(&x->aliases, name, strlen(name), &at) ? x->s->ties[at].name : NULL;
-        ckr_node *v = first ? ckr__dict_value(out, first) : NULL;
-        ckr__ds_param *p = ckr__ds_find(&x->params, first ? first : name);
-        if (!v && p) v = ckr__ds_model_entry(x, p);
-        if (p && !first && !p->key) p->key = ckr__make_str(x->c, name);
-        ckr__node_pair(x->c, out, p && !first ? p->key : ckr__make_str(x->c, name), v);
+        const char *first = ckr__map_find(&x->aliases, name, strlen(name), &at) ? ties[at].name
+                                                                                : NULL;
+        ckr__ds_key_add(x, ckr__make_str(x->c, name),
+                        ckr__ds_find(&x->params, first ? first : name), NULL, first);
     }
-    for (uint64_t i = 0; !own && i < x->s->n_ties; i++)
-        ckr__node_pair(x->c, out, ckr__make_str(x->c, x->s->ties[i].other),
-                       ckr__dict_value(out, x->s->ties[i].name));
-    if (own && dict->attrs) out->attrs = ckr__ds_once(x, &x->metadata, dict->attrs);
+    for (uint64_t i = 0; !own && !x->pipe && i < x->s->n_ties; i++)
+        ckr__ds_key_add(x, ckr__make_str(x->c, ties[i].other), NULL, NULL, ties[i].name);
+}
+
+static ckr_node *ckr__ds_module_node(ckr__ds_job *x)
+{
+    const ckr_node *dict = ckr_node_get(x->meta, "module");
+    ckr_node *out = x->pipe ? ckr__make(x->c, CKR_NODE_NONE)
+                            : ckr__dict_for(x->c, CKR_NODE_ODICT, x->n_keys);
+    for (uint64_t i = 0; i < x->n_keys && out && out->count == i; i++) {
+        const ckr__ds_key *k = &x->keys[i];
+        ckr__node_pair(x->c, out, k->key,
+                       k->same < i ? ckr__dict_at(out, k->same)
+                       : k->param  ? ckr__ds_model_entry(x, k->param)
+                                   : ckr__ds_copy(x, k->value));
+    }
+    if (out && !x->pipe && ckr_node_is_dict(dict) && dict->attrs)
+        out->attrs = ckr__ds_once(x, &x->metadata, dict->attrs);
     return out;
 }
 
@@ -56137,13 +56189,11 @@ static void ckr__ds_client_put(ckr__ds_job *x, const ckr_node *from)
    order of the keys, in which their entries lie in the file. */
 static void ckr__ds_model_file(ckr__ds_job *x)
 {
-    const int row = x->zero == 3 ? CKR__DS_RANKED_ROW : CKR__DS_MODEL_ROW;
     const ckr__ds *r = x->ds;
     const ckr__ds_stage *g = NULL;
     const ckr_node *from = NULL;       /* what goes on here                                */
     ckr__ctx *c = x->c;
     ckr_node *scheduler, *none = ckr__make(c, CKR_NODE_NONE);
-    if (!ckr__ds_begin(x, ckr__ds_name(c, row, x->d, x->m))) return;
     if (r) g = &r->stages[x->pp != r->mp ? (uint64_t)x->m * r->mp / x->pp : x->m];
     if (r && r->zero == 3) from = g->models[x->d % r->dp] ? g->models[x->d % r->dp]->root : NULL;
     if (r && !from) from = g->model->root;
@@ -56496,16 +56546,53 @@ static void ckr__ds_say_sizes(ckr__ds_job *x)
                      "ranks of a stage load its first rank's, random states too", NULL);
 }
 
+/* What makes a rank's file while it is written. */
+typedef struct ckr__ds_rank {
+    const ckr__ds_job *job;
+    void             (*fill_fn)(ckr__ds_job *x);
+    uint32_t           m, d;
+} ckr__ds_rank;
+
+static bool ckr__ds_rank_make(ckr__ctx *c, ckr__out_file *f)
+{
+    const ckr__ds_rank *of = (const ckr__ds_rank *)f->maker;
+    ckr__ds_job x = *of->job;
+    x.c = c;
+    x.f = f;
+    x.m = of->m;
+    x.d = of->d;
+    of->fill_fn(&x);
+    return !ckr__failed(c);
+}
+
+/* The files of a stage's ranks. The first one's is made now, too: it tells what all take, and makes
+   what is the same in all. */
+static void ckr__ds_ranks(ckr__ds_job *x, int row, void (*fill_fn)(ckr__ds_job *x))
+{
+    for (x->d = 0; x->d < x->dp && ckr__going(x->c); x->d++) {
+        const ckr__ds_rank of = { x, fill_fn, x->m, x->d };
+        if (!ckr__ds_begin(x, ckr__ds_name(x->c, row, x->d, x->m))) return;
+        x->all = true;
+        if (x->d == 0) fill_fn(x);
+        x->all = false;
+        x->f->maker = CKR__DUP(x->c, ckr__ds_rank, &of, 1);
+        x->f->make_fn = ckr__ds_rank_make;
+    }
+}
+
 static void ckr__ds_emit_files(ckr__ds_job *x)
 {
     const bool ranks = !x->universal && x->optimizer && x->wrapper >= CKR__DS_FLAT;
+    const int row = x->dtype == CKR_DTYPE_BF16 ? CKR__DS_BF16_ROW : CKR__DS_OPTIM_ROW;
+    ckr__ds_keys(x);
     for (x->m = 0; x->m < x->pp; x->m++)
-        for (x->d = 0; x->d < (x->zero == 3 ? x->dp : 1); x->d++) ckr__ds_model_file(x);
+        if (x->zero == 3) ckr__ds_ranks(x, CKR__DS_RANKED_ROW, ckr__ds_model_file);
+        else if (ckr__ds_begin(x, ckr__ds_name(x->c, CKR__DS_MODEL_ROW, 0, x->m)))
+            ckr__ds_model_file(x);
     x->m = x->d = 0;
     if (x->universal) ckr__ds_uni_out(x);
     if (x->pipe) ckr__ds_layer_out(x);
-    for (; x->m < x->pp && ranks; x->m++)
-        for (x->d = 0; x->d < x->dp; x->d++) ckr__ds_optim_file(x);
+    for (; x->m < x->pp && ranks; x->m++) ckr__ds_ranks(x, row, ckr__ds_optim_file);
     ckr__out_text(x->out, x->universal ? "latest_universal" : "latest", x->tag, strlen(x->tag));
 }
 
@@ -56686,33 +56773,35 @@ static ckr_result ckr__under_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
         ckr__ds_owners, ckr__ds_lists, ckr__ds_emit_schedule, ckr__ds_say_load,
         ckr__ds_say_half, ckr__ds_emit_files
     };
-    ckr__ds_job x = CKR_ZERO;
-    x.c = x.params.by_name.c = x.aliases.c = x.views.c = c;
-    x.s = s;
-    x.t = t;
-    x.out = out;
-    x.under = u;
-    if (!strcmp(s->dialect, "deepspeed")) x.ds = (const ckr__ds *)ckr__kept_data(s);
-    else if (s->engine) x.ds = (const ckr__ds *)s->_kept->engine;
+    ckr__ds_job *x = CKR__NEW(c, ckr__ds_job);         /* its ranks' files need it         */
+    if (!x) return c->err->code;
+    x->c = x->params.by_name.c = x->aliases.c = x->views.c = c;
+    x->s = s;
+    x->t = CKR__DUP(c, ckr_target, t, 1);      /* the caller's own may be gone by then      */
+    x->out = out;
+    x->under = u;
+    if (!strcmp(s->dialect, "deepspeed")) x->ds = (const ckr__ds *)ckr__kept_data(s);
+    else if (s->engine) x->ds = (const ckr__ds *)s->_kept->engine;
     if (s->engine && !u)
         ckr__say(c, "CKR_W_DS_BESIDE", CKR_LOST, s->dialect, NULL, NULL,
                  "only DeepSpeed's directory is written; the trainer's random states, progress and "
                  "other files beside it are not",
                  "leave out --to deepspeed: both are converted together");
-    x.meta = x.ds ? x.ds->meta : ckr__make(c, CKR_NODE_DICT);
-    x.dp = t->topology.dp;
-    x.pp = t->topology.pp;
-    x.zero = t->topology.zero;
-    x.universal = t->variant ? !strcmp(t->variant, "universal") : x.ds && x.ds->universal;
-    x.pipe = x.ds && x.ds->pipe;
-    x.optimizer = !(t->without & CKR_OPTIMIZER) && s->n_groups > 0;
-    x.tag = x.ds ? ckr__base(x.ds->dir) : NULL;
-    if (!x.tag || !*x.tag)
-        x.tag = ckr__printf(c, "global_step%lld", (long long)ckr__step_done(s));
-    for (size_t i = 0; i < sizeof steps / sizeof *steps && ckr__going(c); i++) steps[i](&x);
-    ckr__map_free(&x.params.by_name);
-    ckr__map_free(&x.aliases);
-    ckr__map_free(&x.views);
+    x->meta = x->ds ? x->ds->meta : ckr__make(c, CKR_NODE_DICT);
+    x->dp = t->topology.dp;
+    x->pp = t->topology.pp;
+    x->zero = t->topology.zero;
+    x->universal = t->variant ? !strcmp(t->variant, "universal") : x->ds && x->ds->universal;
+    x->pipe = x->ds && x->ds->pipe;
+    x->optimizer = !(t->without & CKR_OPTIMIZER) && s->n_groups > 0;
+    x->tag = x->ds ? ckr__base(x->ds->dir) : NULL;
+    if (!x->tag || !*x->tag)
+        x->tag = ckr__printf(c, "global_step%lld", (long long)ckr__step_done(s));
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && ckr__going(c); i++) steps[i](x);
+    ckr__map_free(&x->params.by_name);
+    ckr__map_free(&x->aliases);
+    ckr__map_free(&x->views);
+    x->under = NULL;
     return c->err->code;
 }
 
