@@ -5,7 +5,8 @@
 #   BENCH_MACHINE  name of the results' file. Default: the processor's model
 #   BENCH_PYTHON   an interpreter that has torch, safetensors and deepspeed, for the peers. Default: the first of
 #                  .venv, venv, build/venv and python3 that can import torch
-#   BENCH_ONLY     a list out of: hash parse read open reshard groups schedule rng remap dcp sizes slow far
+#   BENCH_DISK     a folder of a disk, where `disk` takes 16 GiB, or what is free. Default: $TMPDIR
+#   BENCH_ONLY     a list out of the steps below, of which all is
 #   BENCH_REPEATS  how often each figure is taken
 #   MEGATRON_SRC   a source tree of Megatron-LM, for its own converter. Default: none
 #   BENCH_KEEP     not empty: the inputs stay (18 GiB)
@@ -15,10 +16,11 @@ set -eu
 
 cc=${CC:-cc}
 flags=${CFLAGS:--O2}
-all="hash parse read open reshard dcp groups schedule rng remap slow far sizes"
+all="hash parse read open reshard dcp groups schedule rng remap many disk slow far sizes"
 only=${BENCH_ONLY:-$all}
 cd "$(dirname "$0")/.."
 tool=${CKPTRESUME:-$PWD/ckptresume}
+disk=${BENCH_DISK:-${TMPDIR:-/tmp}}
 build=${BENCH_BUILD:-build/bench}
 free() { df -Pk "$1" 2>/dev/null | awk 'NR == 2 { print int($4 / 1048576) }'; }      # GiB
 memory() { awk '/^MemAvailable/ { print int($2 / 1048576); n = 1 } END { if (!n) print 1024 }' /proc/meminfo; }
@@ -59,7 +61,8 @@ peers() { "$python" bench/peers.py "$1" "$BENCH_DATA" "$tool"; }
 # what each step needs in GiB: room for its inputs and all that is written; memory beside
 need() {
     case $1 in
-    read) echo 2 2 ;; reshard) echo 7 1 ;; dcp) echo 5 3 ;; slow) echo 5 1 ;; far) echo 2 1 ;; hash) echo 0 2 ;;
+    read) echo 2 2 ;; reshard) echo 7 1 ;; dcp) echo 5 3 ;; slow) echo 5 1 ;; many) echo 6 2 ;; far) echo 2 1 ;;
+    hash) echo 0 2 ;; sizes) echo 2 2 ;;
     *) echo 1 1 ;;
     esac
 }
@@ -107,6 +110,12 @@ step() {
         "$build/part" "$BENCH_DATA/dcp8"
         peers dcp
         done_with dcp8 ;;
+    many) python3 bench/disk.py many "$tool" "$BENCH_DATA" ;;
+    disk)
+        kind=$(df -T "$disk" 2>/dev/null | awk 'NR == 2 { print $2 }')
+        if [ "$kind" = tmpfs ]; then
+            printf '\ndisk: not run, %s is in memory; BENCH_DISK names a folder of a disk.\n' "$disk"
+        else python3 bench/disk.py disk "$tool" "$disk"; fi ;;
     rng) built rng; "$python" bench/rng.py "$build/rng"; "$build/rng" table ;;
     slow)
         built slow
