@@ -2,8 +2,8 @@
    bytes, both in WORK, which should be in memory; in turn, each output removed before the next. And
    `check` against cat.
    TOOL is the command-line tool. FLAGS are the target's, as the tool takes them. Peak memory is the
-   process's, against that of `plan` (what the metadata needs), the cap on buffers (4 MiB a core) and
-   2 MiB a core for what is made when a file is written. cc -std=c99 -O2 -I. -o reshard
+   process's, against that of `plan` (what the metadata needs), the cap on buffers (4 MiB a core)
+   and 2 MiB a core for what is made when a file is written. cc -std=c99 -O2 -I. -o reshard
    bench/reshard.c -lm -lpthread */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
