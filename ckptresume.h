@@ -32833,8 +32833,21 @@ CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t ran
 typedef struct ckr__fill {
     ckr__op *ops, *seen;
     uint64_t n_ops, n_seen, n_bytes;   /* bytes that the ops read                        */
+    uint64_t need;             /* counted: bytes beside the lists that they would take, at most */
     bool     zero, counted;    /* counted: ops are not made                              */
 } ckr__fill;
+
+/* What the lists and ops of a fill that was only counted would take. */
+static uint64_t ckr__fill_need(const ckr__fill *f)
+{
+    const uint64_t n[2] = { f->n_ops, f->n_seen };
+    uint64_t all = 0;
+    for (int i = 0; i < 2; i++) {
+        uint64_t room = n[i] > 0;
+        for (all += room; room < n[i]; all += room) room *= 2;
+    }
+    return all * sizeof(ckr__op) + f->need;
+}
 
 static int64_t ckr__box_volume(uint32_t n, const int64_t *count)
 {
@@ -32944,6 +32957,7 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, const ckr_plan *plan, ckr__fill *f
         f->n_bytes += (uint64_t)n * ckr_dtype_size(p->dtype);
         if (f->counted) {
             f->n_ops++;
+            f->need += 8 * (6 * (uint64_t)t->n_dims + 1);      /* its axes */
             continue;
         }
         if (!ckr__op_make(c, &op, t, start, count, p, NULL, &b->piece)) return c->err->code;
@@ -32955,8 +32969,13 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, const ckr_plan *plan, ckr__fill *f
                          "%s: %lld of %lld elements of a box are in no file", t->slot,
                          (long long)(want - got), (long long)want);
     *volume += got;
-    if (b->piece.replica || !t->slot[0] || f->counted) return c->err->code;
+    if (b->piece.replica || !t->slot[0]) return c->err->code;
     for (i = 0; i < (b->also ? 2 : 1); i++) {
+        if (f->counted) {
+            f->n_seen++;
+            f->need += 8 * (6 * (uint64_t)t->n_dims + 1);
+            continue;
+        }
         if (!ckr__op_make(c, &op, i ? b->also : b->as ? b->as : t, in_start, in_count, &b->piece,
                           NULL, &b->piece))
             return c->err->code;
@@ -33343,9 +33362,10 @@ static bool ckr__plan_parts(ckr__ctx *c, ckr__out_file *f)
     return !ckr__failed(c);
 }
 
-/* What only the writer of a file needs, in the arena of `c`: its parts, its image and, with `ops`,
-   those of each entry. */
-static ckr_result ckr__file_ready(ckr__ctx *c, const ckr_plan *p, ckr__out_file *f, bool ops)
+/* What only the writer of a file needs, in the arena of `c`: its tree, its parts, its image and,
+   with `ops`, those of each entry, or their numbers. */
+static ckr_result ckr__file_ready(ckr__ctx *c, const ckr_plan *p, ckr__out_file *f, bool ops,
+                                  bool counted)
 {
     ckr__image *image;
     if (!ckr__out_file_make(c, &p->out, f) || !ckr__plan_parts(c, f)) return ckr__oom(c);
@@ -33353,6 +33373,7 @@ static ckr_result ckr__file_ready(ckr__ctx *c, const ckr_plan *p, ckr__out_file 
         ckr__fill *fill = CKR__NEW(c, ckr__fill);
         if (!fill) return c->err->code;
         f->entries[k]->ops = fill;
+        fill->counted = counted;
         const ckr_result r = ckr__fill_entry(c, p, f->entries[k], fill);
         if (r != CKR_OK) return r;
     }
@@ -33375,7 +33396,7 @@ static ckr_result ckr__plan_ready(ckr__ready *x, const ckr__ctx *c, ckr_plan *p,
     for (; x->n < n && r == CKR_OK; x->n++) {
         ckr__out_file *f = p->out.files[first + x->n];
         x->was[x->n] = *f;
-        r = ckr__file_ready(&x->made, p, f, ops);
+        r = ckr__file_ready(&x->made, p, f, ops, false);
     }
     return r;
 }
@@ -33399,7 +33420,7 @@ static ckr_result ckr__count_part(ckr_plan *p, ckr__out_file *part, uint64_t *si
 {
     ckr__ctx c = ckr__ctx_aside(&p->ctx);
     const ckr__out_file was = *part;
-    const ckr_result r = ckr__file_ready(&c, p, part, true);
+    const ckr_result r = ckr__file_ready(&c, p, part, true, true);
     if (r == CKR_OK) *size = ((const ckr__image *)part->image)->size;
     *need = ckr__arena_used(&c) + 5 * sizeof(ckr__seg) + 64;   /* and once more in its file    */
     part->image = NULL;
@@ -33407,6 +33428,7 @@ static ckr_result ckr__count_part(ckr_plan *p, ckr__out_file *part, uint64_t *si
         ckr__fill *fill = (ckr__fill *)part->entries[i]->ops;
         p->facts.n_copies += fill ? fill->n_ops : 0;
         p->facts.bytes_read += fill ? fill->n_bytes : 0;
+        *need += fill ? ckr__fill_need(fill) : 0;
         part->entries[i]->ops = NULL;
     }
     part->root = was.root;
