@@ -27537,12 +27537,18 @@ typedef struct ckr__pickler_recent {
     uint64_t    n, memo;
 } ckr__pickler_recent;
 
+typedef struct ckr__pickler_id {
+    const void *id;            /* NULL: the place is free                               */
+    uint64_t    memo;
+} ckr__pickler_id;
+
 typedef struct ckr__pickler {
     ckr__ctx      *c;
     ckr__out_file *f;
     ckr__buf       out, stack, key;
     ckr__map       text;       /* content -> memo index; what is no text starts with 0xff */
-    ckr__map       ids;        /* address of a node or entry -> memo index              */
+    ckr__pickler_id *ids;      /* by address of a node or entry                         */
+    size_t         cap_ids, n_ids;
     uint64_t       n_memo;
     ckr_entry    **entries;    /* in the order of appearance                            */
     uint64_t       n_entries;
@@ -27615,18 +27621,40 @@ static void ckr__pickler_get(ckr__pickler *p, uint64_t memo)
     ckr__pickler_number(p, "hj", memo);                /* BINGET, LONG_BINGET */
 }
 
+/* Where an address is, or would come. There is a free place. */
+static ckr__pickler_id *ckr__pickler_id_place(const ckr__pickler *p, const void *id)
+{
+    size_t i = (size_t)((uint64_t)(uintptr_t)id * 0x9e3779b97f4a7c15u >> 32);
+    for (i &= p->cap_ids - 1; p->ids[i].id && p->ids[i].id != id;) i = (i + 1) & (p->cap_ids - 1);
+    return &p->ids[i];
+}
+
 static bool ckr__pickler_id_find(const ckr__pickler *p, const void *id, uint64_t *memo)
 {
-    return ckr__map_find(&p->ids, (const char *)(const void *)&id, sizeof id, memo);
+    const ckr__pickler_id *x = p->n_ids ? ckr__pickler_id_place(p, id) : NULL;
+    if (!x || !x->id) return false;
+    if (memo) *memo = x->memo;
+    return true;
 }
 
 static void ckr__pickler_id_set(ckr__pickler *p, const void *id, uint64_t memo)
 {
-    /* the map borrows its keys */
-    const void **cell = ckr__pickler_id_find(p, id, NULL) ? &id : CKR__NEW(p->c, const void *);
-    if (!cell) return;
-    *cell = id;
-    ckr__map_put(&p->ids, (const char *)(const void *)cell, sizeof id, memo, NULL);
+    if (2 * p->n_ids >= p->cap_ids) {
+        ckr__pickler big = *p;
+        big.cap_ids = p->cap_ids ? 4 * p->cap_ids : 64;
+        big.ids = (ckr__pickler_id *)ckr__heap_alloc(p->c, big.cap_ids * sizeof *big.ids);
+        if (!big.ids) return;
+        memset(big.ids, 0, big.cap_ids * sizeof *big.ids);
+        for (size_t i = 0; i < p->cap_ids; i++)
+            if (p->ids[i].id) *ckr__pickler_id_place(&big, p->ids[i].id) = p->ids[i];
+        ckr__heap_free(p->c, p->ids, p->cap_ids * sizeof *p->ids);
+        p->ids = big.ids;
+        p->cap_ids = big.cap_ids;
+    }
+    ckr__pickler_id *x = ckr__pickler_id_place(p, id);
+    p->n_ids += !x->id;
+    x->id = id;
+    x->memo = memo;
 }
 
 static void ckr__pickler_put_node(ckr__pickler *p, const ckr_node *n)
@@ -28369,7 +28397,7 @@ static void ckr__pickler_step(ckr__pickler *p)
 static ckr__pickler ckr__pickler_begin(ckr__ctx *c, ckr__out_file *f)
 {
     ckr__pickler p = CKR_ZERO;
-    p.c = p.out.c = p.stack.c = p.key.c = p.text.c = p.ids.c = c;
+    p.c = p.out.c = p.stack.c = p.key.c = p.text.c = c;
     p.f = f;
     ckr__pickler_op(&p, "\x80\x02");                   /* PROTO 2 */
     return p;
@@ -28381,7 +28409,7 @@ static ckr_result ckr__pickler_end(ckr__pickler *p)
     ckr__buf_free(&p->stack);
     ckr__buf_free(&p->key);
     ckr__map_free(&p->text);
-    ckr__map_free(&p->ids);
+    ckr__heap_free(p->c, p->ids, p->cap_ids * sizeof *p->ids);
     return p->c->err->code;
 }
 
@@ -54432,11 +54460,12 @@ static void ckr__ds_padding(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
     const bool apart = type && (!strcmp(type, "AdamW") ||
                                 (!strcmp(type, "Adam") && (!mode || ckr__ds_true(mode))));
     bool moves = false;        /* may weight decay, added to gradients, have moved it?   */
+    const bool odd = own.name && (own.set[1] || !own.seen[1]);
     double decay;
-    for (uint32_t i = 0; i < r->dp && own.name && !ckr__failed(r->c); i++) {
+    for (uint32_t i = 0; i < r->dp && odd && !ckr__failed(r->c); i++) {
         if (i == d) continue;
         ckr__ds_pad other = ckr__ds_pads(r, g, d, i);
-        if ((own.set[1] || !own.seen[1]) && !other.set[0] && !other.set[1])
+        if (!other.set[0] && !other.set[1])
             ckr__ds_elsewhere(r, g->optim[d], own.name,
                               ckr__printf(r->c, "this rank's padding lies in %s",
                                           g->optim[i]->rel));
@@ -55798,9 +55827,8 @@ static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, const ckr__ds_list *b, const
     n = ckr__entry_new(x->c, x->f, slot, !like || master ? CKR_DTYPE_F32 : like->dtype, 1, &size);
     if (!n) return NULL;
     n->u.entry->requires_grad = master;
-    for (uint64_t i = 0; i < b->n_spans; i++)
-        boxes += ckr__flat_count(NULL, b->spans[i].param->param->n_dims,
-                                 b->spans[i].param->param->shape, b->spans[i].lo, b->spans[i].hi);
+    for (uint64_t i = 0; i < b->n_spans; i++)          /* a head, rows, and a tail of each axis */
+        boxes += 2 * (uint64_t)ckr__max_i64(b->spans[i].param->param->n_dims, 1) - 1;
     ckr__binds_room(x->c, n->u.entry, boxes);
     const uint64_t at = x->f->n_entries - 1;
     if (at) n->u.entry->like[0] = x->f->entries[at - 1];
