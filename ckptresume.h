@@ -34763,7 +34763,8 @@ typedef struct ckr__write {
     uint64_t         n_wins, cap_wins, bytes;    /* of that batch                       */
     ckr__buf        *crcs;     /* takes those of what is in the windows, or NULL         */
     ckr__place       begin, end;                 /* what is written: all, or a step     */
-    bool             shared;   /* with other processes: no late bytes                    */
+    bool             shared;   /* with other processes: late bytes of a step alone       */
+    bool             held;     /* the batch's file is ready, and stays so                */
     bool             verify;   /* nothing is written: what is there is read              */
     uint32_t         other;    /* and a literal byte there is another                    */
 } ckr__write;
@@ -34899,8 +34900,11 @@ static bool ckr__win_sums(ckr__write *w, uint32_t lane, ckr__win *win, uint8_t *
     while (ckr__win_next(img, win, &i, &x)) {
         const uint64_t at = x.a - x.s->offset, n = x.e - x.a;
         uint8_t *dst = buf + (x.a - win->begin);
-        if (x.s->late && !w->shared && ckr__late_within(f, x.s, win))
-            ckr__late_fill(f, x.s, dst);
+        if (x.s->late && ckr__late_within(f, x.s, win)) {
+            uint8_t *late = w->verify ? (uint8_t *)(uintptr_t)x.s->bytes : dst;
+            ckr__late_fill(f, x.s, late);
+            if (w->verify && memcmp(dst, late, (size_t)n) != 0) ckr__flag_set(&w->other);
+        }
         if (!x.s->entry || x.s->late) continue;
         if (!w->verify && !ckr__win_seen(w, lane, x.s->entry, at, at + n, dst)) return false;
         if (!crcs) continue;
@@ -34963,27 +34967,6 @@ static void ckr__win_join(ckr__write *w)
     }
 }
 
-static ckr_result ckr__win_late(ckr__write *w, uint64_t file)
-{
-    const ckr__out_file *f = w->plan->out.files[file];
-    const ckr__image *img = (const ckr__image *)f->image;
-    const uint64_t n_wins = w->shared ? 0 : w->n_wins;
-    for (uint64_t i = 0, k = 0; i < img->n_segs; i++) {
-        const ckr__seg *s = &img->segs[i];
-        int32_t sys;
-        if (!s->late || !s->size) continue;
-        while (k < n_wins && (w->wins[k].file < file ||
-                              (w->wins[k].file == file && w->wins[k].end <= s->offset)))
-            k++;
-        if (k < n_wins && ckr__late_within(f, s, &w->wins[k])) continue;
-        ckr__late_fill(f, s, (uint8_t *)(uintptr_t)s->bytes);
-        sys = w->c->env.io.write_fn(w->c->env.io.user, w->handles[file - w->first_file], s->offset,
-                                    s->bytes, (size_t)s->size);
-        if (sys) return ckr__fail_io(w->c->err, CKR_ITEM_IO_WRITE, w->files.list[file], sys);
-    }
-    return CKR_OK;
-}
-
 /* `at`, or as much less as is needed not to go through an element: ops copy whole ones. */
 static uint64_t ckr__image_cut(const ckr__image *img, uint64_t at)
 {
@@ -34998,6 +34981,52 @@ static void ckr__write_range(const ckr__write *w, uint64_t file, uint64_t *lo, u
 {
     *lo = file == w->begin.file ? w->begin.at : 0;
     *hi = file == w->end.file ? w->end.at : w->plan->out.files[file]->size;
+}
+
+/* Late bytes, once their CRCs are known. */
+static ckr_result ckr__late_write(ckr__write *w, uint64_t file, const ckr__seg *s)
+{
+    const ckr_io *io = &w->c->env.io;
+    ckr__late_fill(w->plan->out.files[file], s, (uint8_t *)(uintptr_t)s->bytes);
+    const int32_t sys = io->write_fn(io->user, w->handles[file - w->first_file], s->offset,
+                                     s->bytes, (size_t)s->size);
+    return sys ? ckr__fail_io(w->c->err, CKR_ITEM_IO_WRITE, w->files.list[file], sys) : CKR_OK;
+}
+
+/* Are they there? By a piece of memory at a time. */
+static ckr_result ckr__late_look(ckr__write *w, uint64_t file, const ckr__seg *s)
+{
+    const ckr_io *io = &w->c->env.io;
+    ckr__late_fill(w->plan->out.files[file], s, (uint8_t *)(uintptr_t)s->bytes);
+    for (uint64_t at = 0, n; at < s->size; at += n) {
+        n = ckr__min_u64(s->size - at, w->plan->facts.window_bytes);
+        const int32_t sys = io->read_fn(io->user, w->handles[file - w->first_file], s->offset + at,
+                                        w->buffers[0], (size_t)n);
+        if (sys) return ckr__fail_io(w->c->err, CKR_ITEM_IO_READ, w->files.list[file], sys);
+        if (memcmp(w->buffers[0], s->bytes + at, (size_t)n) != 0) ckr__flag_set(&w->other);
+    }
+    return CKR_OK;
+}
+
+/* Those of a file that no window holds with all that they tell of, and what was just run does. */
+static ckr_result ckr__win_late(ckr__write *w, uint64_t file)
+{
+    const ckr__out_file *f = w->plan->out.files[file];
+    const ckr__image *img = (const ckr__image *)f->image;
+    ckr__win all = CKR_ZERO;
+    ckr_result r = CKR_OK;
+    ckr__write_range(w, file, &all.begin, &all.end);
+    uint64_t i = ckr__seg_find(img, all.begin);
+    for (uint64_t k = 0; i < img->n_segs && img->segs[i].offset < all.end && r == CKR_OK; i++) {
+        const ckr__seg *s = &img->segs[i];
+        if (!s->late || !s->size || !ckr__late_within(f, s, &all)) continue;
+        while (k < w->n_wins && (w->wins[k].file < file ||
+                                 (w->wins[k].file == file && w->wins[k].end <= s->offset)))
+            k++;
+        if (k == w->n_wins || !ckr__late_within(f, s, &w->wins[k]))
+            r = w->verify ? ckr__late_look(w, file, s) : ckr__late_write(w, file, s);
+    }
+    return r;
 }
 
 /* Room for the windows of the batch; each may be shorter by less than an element. */
@@ -35071,8 +35100,9 @@ static ckr_result ckr__write_batch(ckr__write *w)
 {
     ckr_io *io = &w->c->env.io;
     uint64_t i, opened;
-    ckr__ready ready;
-    ckr_result r = ckr__plan_ready(&ready, w->c, w->plan, w->first_file, w->n_batch, true);
+    ckr__ready ready = CKR_ZERO;
+    ckr_result r = w->held ? CKR_OK : ckr__plan_ready(&ready, w->c, w->plan, w->first_file,
+                                                      w->n_batch, true);
     if (r == CKR_OK && !ckr__wins_room(w)) r = ckr__oom(w->c);
     w->n_wins = w->bytes = 0;
     for (opened = 0; opened < w->n_batch && r == CKR_OK; opened++) {
@@ -35096,17 +35126,18 @@ static ckr_result ckr__write_batch(ckr__write *w)
         ckr__for(w->c, w->crew.n, ckr__win_lane, w);
         r = ckr__crew_error(&w->crew);
     }
-    if (r == CKR_OK && !w->shared) ckr__win_join(w);
+    if (r == CKR_OK) ckr__win_join(w);
     if (r == CKR_OK && !ckr__tell(w->c, 0, w->bytes, 1, 1, w->c->err)) r = w->c->err->code;
-    for (i = 0; i < w->n_batch && r == CKR_OK && !w->verify; i++) {
-        const int32_t sys = w->shared ? io->sync_fn(io->user, w->handles[i]) : 0;
+    for (i = 0; i < w->n_batch && r == CKR_OK; i++) {
+        r = ckr__win_late(w, w->first_file + i);
+        const int32_t sys = r == CKR_OK && w->shared && !w->verify
+                                ? io->sync_fn(io->user, w->handles[i]) : 0;
         if (sys) r = ckr__fail_io(w->c->err, CKR_ITEM_IO_SYNC, w->files.list[w->first_file + i],
                                   sys);
-        else if (!w->shared) r = ckr__win_late(w, w->first_file + i);
     }
     for (i = 0; i < opened; i++) io->close_fn(io->user, w->handles[i]);
     if (r == CKR_OK && w->crcs) ckr__wins_crcs(w, w->crcs);
-    ckr__plan_drop(&ready, w->plan);
+    if (!w->held) ckr__plan_drop(&ready, w->plan);
     w->c->done += w->bytes;
     return r;
 }
@@ -35671,7 +35702,7 @@ CKR_API ckr_result ckr_plan_write_end(ckr_plan *p, const char *path, ckr_error *
    told in the record: the CRC-32 of what each entry has in it, and what it adds to the digests. A
    part that goes on reads what its record tells of, and writes again what is not so. The commit
    takes `.NAME.ckptresume-tmp` as the name of the directory, adds up what the records say, writes
-   what needs CRCs, and renames `out`.
+   what needs CRCs of more than one step, has `done` in the place of `plan`, and renames `out`.
 
    Words of 64 bits, little-endian:
 
@@ -35683,7 +35714,7 @@ CKR_API ckr_result ckr_plan_write_end(ckr_plan *p, const char *path, ckr_error *
    The check is half a SHA-256 of the head and the record. The head counts how often its part was
    begun anew, so that nothing of an earlier run counts for this one. */
 
-#define CKR__PART_MAGIC UINT64_C(0x3154524150524b43)        /* "CKRPART1" */
+#define CKR__PART_MAGIC UINT64_C(0x3254524150524b43)        /* "CKRPART2" */
 #define CKR__PARTS_MOST ((uint32_t)1 << 20)
 #define CKR__STEPS      ((uint64_t)128)                     /* of a part, at most, but for       */
 #define CKR__STEP_LEAST ((uint64_t)1 << 18)                 /* bytes of one                      */
@@ -35707,7 +35738,9 @@ typedef struct ckr__parts {
     uint64_t    head[CKR__HEAD_WORDS];
     size_t      shift;
     ckr__ready  held;          /* one file, whose image is asked for                     */
-    bool        holding, taken;                /* taken: the output has its name         */
+    bool        holding, ops;                  /* ops: its entries have them              */
+    bool        taken;         /* the output has its name                                */
+    uint64_t    late;          /* the step that the commit writes late bytes of          */
     uint32_t  **crcs;          /* by file: of its entries, while it is not held; or NULL  */
 } ckr__parts;
 
@@ -35720,14 +35753,20 @@ static void ckr__parts_drop(ckr__parts *x)
     x->holding = false;
 }
 
-/* A file's image, until another one is asked for; no entry has ops. NULL sets the error. */
+/* Its bytes may be cut anywhere: no tensor is in it. */
+static bool ckr__file_even(const ckr__out_file *f)
+{
+    return f->index || f->format == CKR_FORMAT_TEXT;
+}
+
+/* A file's image, until another one is asked for. NULL sets the error. */
 static ckr__image *ckr__parts_hold(ckr__parts *x, uint64_t file)
 {
     ckr__out_file *f = x->w.plan->out.files[file];
     if (x->holding && x->held.first == file) return (ckr__image *)f->image;
     ckr__parts_drop(x);
     x->holding = true;
-    if (ckr__plan_ready(&x->held, &x->c, x->w.plan, file, 1, false) != CKR_OK) return NULL;
+    if (ckr__plan_ready(&x->held, &x->c, x->w.plan, file, 1, x->ops) != CKR_OK) return NULL;
     if (x->crcs && !x->crcs[file]) x->crcs[file] = CKR__NEW_N(&x->c, uint32_t, f->n_entries);
     for (uint64_t i = 0; x->crcs && x->crcs[file] && i < f->n_entries; i++)
         f->entries[i]->crc = x->crcs[file][i];
@@ -35750,10 +35789,10 @@ static uint64_t ckr__word_at(const ckr__buf *b, uint64_t at, uint64_t i)
 
 static void ckr__sha_words(ckr_sha256 *h, const uint64_t *v, size_t n)
 {
-    uint8_t le[8];
-    for (size_t i = 0; i < n; i++) {
-        ckr__store_u64(le, v[i]);
-        ckr_sha256_update(h, le, sizeof le);
+    uint8_t le[8 * 32];
+    for (size_t i = 0, k; i < n; i += k) {
+        for (k = 0; k < 32 && i + k < n; k++) ckr__store_u64(le + 8 * k, v[i + k]);
+        ckr_sha256_update(h, le, 8 * k);
     }
 }
 
@@ -35771,18 +35810,98 @@ static void ckr__sha_end(ckr_sha256 *h, uint64_t out[4])
 
 static void ckr__sha_piece(ckr_sha256 *h, const ckr_piece *p)
 {
-    const uint64_t v[] = { p->n_dims, p->offset, (uint64_t)p->dtype, p->file,
-                           (uint64_t)p->big_endian << 1 | (uint64_t)p->replica };
-    ckr__sha_words(h, v, sizeof v / sizeof *v);
+    uint64_t v[5 + 3 * CKR_MAX_DIMS] = { p->n_dims, p->offset, (uint64_t)p->dtype, p->file,
+                                         (uint64_t)p->big_endian << 1 | (uint64_t)p->replica };
     for (uint32_t d = 0; d < p->n_dims; d++) {
-        const uint64_t x[] = { (uint64_t)p->start[d], (uint64_t)p->count[d],
-                               (uint64_t)p->stride[d] };
-        ckr__sha_words(h, x, 3);
+        v[5 + 3 * d] = (uint64_t)p->start[d];
+        v[6 + 3 * d] = (uint64_t)p->count[d];
+        v[7 + 3 * d] = (uint64_t)p->stride[d];
+    }
+    ckr__sha_words(h, v, 5 + 3 * (size_t)p->n_dims);
+}
+
+static void ckr__sha_binds(ckr_sha256 *h, const ckr_entry *e)
+{
+    for (uint64_t m = 0; m < e->n_binds; m++) {
+        const uint64_t index = e->binds[m].tensor->index;
+        ckr__sha_words(h, &index, 1);
+        ckr__sha_piece(h, &e->binds[m].piece);
+    }
+}
+
+/* What an image has in it. */
+static void ckr__sha_image(ckr_sha256 *h, const ckr__image *img)
+{
+    ckr__sha_words(h, &img->size, 1);
+    for (uint64_t k = 0; k < img->n_segs; k++) {
+        const ckr__seg *s = &img->segs[k];
+        ckr__sha_words(h, &s->size, 1);
+        if (s->late) continue;
+        if (s->entry) ckr__sha_binds(h, s->entry);
+        else ckr_sha256_update(h, s->bytes, (size_t)s->size);
+    }
+}
+
+/* An archive among those of a file. One of a tensor alone is made of little: no image. */
+static ckr_result ckr__sha_part(ckr__parts *x, ckr_sha256 *h, ckr__out_file *part)
+{
+    const ckr__out_file was = *part;
+    const ckr_node *n = part->root;
+    const ckr_entry *e = n && n->kind == CKR_NODE_ENTRY && !n->attrs ? n->u.entry : NULL;
+    const uint64_t v[] = { part->at, part->size, part->n_text, e != NULL };
+    ckr__sha_words(h, v, sizeof v / sizeof *v);
+    ckr__sha_str(h, part->source);
+    if (e) {
+        const uint64_t w[] = { (uint64_t)e->dtype, e->n_dims, e->n_binds,
+                               (uint64_t)e->requires_grad,
+                               (uint64_t)e->parameter << 1 | (uint64_t)e->as_bytes };
+        ckr__sha_words(h, w, sizeof w / sizeof *w);
+        ckr__sha_words(h, (const uint64_t *)(const void *)e->shape, e->n_dims);
+        ckr__sha_binds(h, e);
+        if (part->n_text) ckr_sha256_update(h, part->text, (size_t)part->n_text);
+        return CKR_OK;
+    }
+    ckr__ctx c = ckr__ctx_aside(&x->c);
+    const ckr_result r = ckr__file_ready(&c, x->w.plan, part, false, false);
+    if (r == CKR_OK) ckr__sha_image(h, (const ckr__image *)part->image);
+    *part = was;
+    ckr__arena_free(&c);
+    return r;
+}
+
+/* What the metadata of a distributed checkpoint is made of: of even cuts the numbers alone. */
+static void ckr__sha_index(ckr_sha256 *h, const ckr__out_index *index)
+{
+    for (uint64_t i = 0; i < index->n_items; i++) {
+        const ckr__out_item *x = index->items[i];
+        const ckr__out_cut *cut = x->cut;
+        const uint64_t v[] = { x->n_path, x->n_dims, (uint64_t)x->bytes, x->strides,
+                               (uint64_t)x->dtype, x->n_chunks, cut ? (uint64_t)cut->rows : 0,
+                               cut ? cut->first + (uint64_t)1 : 0,
+                               cut && cut->tensor ? cut->tensor->index + (uint64_t)1 : 0,
+                               cut ? cut->size[0] : 0, cut ? cut->size[1] : 0,
+                               cut ? (uint64_t)cut->replica : 0 };
+        ckr__sha_str(h, x->fqn);
+        ckr__sha_words(h, v, sizeof v / sizeof *v);
+        ckr__sha_words(h, (const uint64_t *)(const void *)x->shape, x->n_dims);
+        for (uint32_t k = 0; x->path && k < x->n_path; k++) {
+            const uint64_t at = (uint64_t)x->path[k].index;
+            ckr__sha_str(h, x->path[k].key);
+            ckr__sha_words(h, &at, 1);
+        }
+        for (uint64_t k = 0; x->chunks && k < x->n_chunks; k++) {
+            ckr__sha_str(h, x->chunks[k].file->path);
+            ckr__sha_words(h, &x->chunks[k].part->at, 1);
+            ckr__sha_words(h, (const uint64_t *)(const void *)x->chunks[k].start, x->n_dims);
+            ckr__sha_words(h, (const uint64_t *)(const void *)x->chunks[k].count, x->n_dims);
+        }
+        if (!x->chunks) ckr__sha_words(h, cut->at, x->n_chunks);
     }
 }
 
 /* What a plan writes, byte for byte: its literals, which pieces of which tensors go where, where
-   the source has these, and the side file. */
+   the source has these, and the side file. Of a distributed checkpoint, whose files are large and
+   made of few numbers, these stand for the bytes. */
 static ckr_result ckr__plan_print(ckr__parts *x, uint64_t out[4])
 {
     ckr__ctx *c = &x->c;
@@ -35791,20 +35910,17 @@ static ckr_result ckr__plan_print(ckr__parts *x, uint64_t out[4])
     ckr_sha256 h;
     ckr_sha256_init(&h);
     for (uint64_t i = 0; i < p->out.n_files; i++) {
-        const ckr__image *img = ckr__parts_hold(x, i);
-        if (!img) return c->err->code;
-        ckr__sha_str(&h, p->out.files[i]->path);
-        ckr__sha_words(&h, &img->size, 1);
-        for (uint64_t k = 0; k < img->n_segs; k++) {
-            const ckr__seg *s = &img->segs[k];
-            ckr__sha_words(&h, &s->size, 1);
-            if (!s->entry && !s->late) ckr_sha256_update(&h, s->bytes, (size_t)s->size);
-            for (uint64_t m = 0; s->entry && !s->late && m < s->entry->n_binds; m++) {
-                const uint64_t index = s->entry->binds[m].tensor->index;
-                ckr__sha_words(&h, &index, 1);
-                ckr__sha_piece(&h, &s->entry->binds[m].piece);
-            }
-        }
+        const ckr__out_file *f = p->out.files[i];
+        const uint64_t v[] = { f->size, (uint64_t)f->format, f->n_parts, f->cut_rank };
+        const bool dcp = f->index || f->parts || f->cuts;
+        const ckr__image *img = dcp ? NULL : ckr__parts_hold(x, i);
+        if (!img && !dcp) return c->err->code;
+        ckr__sha_str(&h, f->path);
+        ckr__sha_words(&h, v, sizeof v / sizeof *v);
+        if (img) ckr__sha_image(&h, img);
+        else if (f->index) ckr__sha_index(&h, f->index);
+        for (uint64_t k = 0; !img && k < f->n_parts; k++)
+            if (ckr__sha_part(x, &h, f->parts[k]) != CKR_OK) return c->err->code;
     }
     for (uint64_t i = 0; i < p->src->state.n_tensors; i++) {
         const ckr_tensor *t = p->src->state.tensors[i];
@@ -35818,7 +35934,9 @@ static ckr_result ckr__plan_print(ckr__parts *x, uint64_t out[4])
     return c->err->code;
 }
 
-/* Sizes of the input's files, and when their bytes last changed. */
+/* Sizes of the input's files, and when their bytes last changed. What was read of them to make the
+   plan is in the other print by what follows from it: the tensors, where they lie, literal bytes,
+   the side file. An inode's own time of change is left out: a link or another owner changes it. */
 static ckr_result ckr__inputs_print(ckr__ctx *c, const ckr_plan *p, uint64_t out[4])
 {
     const ckr__ctx *src = &p->src->ctx;
@@ -35883,23 +36001,23 @@ static ckr_result ckr__head_same(ckr__parts *x, const ckr__buf *b, const char *p
         return ckr__fail_fmt(c, CKR_ITEM_PART_PLAN, path, NULL, anew,
                              "it is of %llu parts, and this run has %lu",
                              (unsigned long long)v[CKR__HEAD_PARTS], (unsigned long)x->of.n);
-    if (memcmp(&v[CKR__HEAD_PLAN], &x->head[CKR__HEAD_PLAN], 4 * sizeof *v) != 0)
-        return ckr__fail_with(c, CKR_ITEM_PART_PLAN, path, NULL,
-                              "it is of another input, or of other options, than this run", anew);
     if (memcmp(&v[CKR__HEAD_INPUTS], &x->head[CKR__HEAD_INPUTS], 4 * sizeof *v) != 0)
         return ckr__fail_with(c, CKR_ITEM_PART_INPUT, path, NULL,
-                              "a file of the input was written, or has another size, since then",
-                              anew);
+                              "it is of another input than this run, or a file of the input was "
+                              "written, or has another size, since then", anew);
+    if (memcmp(&v[CKR__HEAD_PLAN], &x->head[CKR__HEAD_PLAN], 4 * sizeof *v) != 0)
+        return ckr__fail_with(c, CKR_ITEM_PART_PLAN, path, NULL,
+                              "it is of other options than this run", anew);
     return CKR_OK;
 }
 
-/* Where step k begins: behind k of n_steps equal shares of all bytes. */
-static ckr__place ckr__step_place(ckr__parts *x, uint64_t k)
+/* Where step k begins, but for an element that is not cut: behind k of n_steps equal shares of all
+   bytes. */
+static ckr__place ckr__step_near(const ckr__parts *x, uint64_t k)
 {
-    const ckr__out *out = &x->w.plan->out;
     const uint64_t n = x->n_steps, at = x->total / n * k + x->total % n * k / n;
-    uint64_t lo = 0, hi = out->n_files;
-    ckr__place p = { out->n_files, 0 };
+    uint64_t lo = 0, hi = x->w.plan->out.n_files;
+    ckr__place p = { hi, 0 };
     if (k == n) return p;
     while (hi - lo > 1) {
         const uint64_t mid = lo + (hi - lo) / 2;
@@ -35907,8 +36025,17 @@ static ckr__place ckr__step_place(ckr__parts *x, uint64_t k)
         else hi = mid;
     }
     p.file = lo;
-    const ckr__image *img = ckr__parts_hold(x, lo);
-    if (img) p.at = ckr__image_cut(img, at - x->first[lo]);
+    p.at = at - x->first[lo];
+    return p;
+}
+
+static ckr__place ckr__step_place(ckr__parts *x, uint64_t k)
+{
+    const ckr__out *out = &x->w.plan->out;
+    ckr__place p = ckr__step_near(x, k);
+    const ckr__image *img = p.file == out->n_files || ckr__file_even(out->files[p.file])
+                                ? NULL : ckr__parts_hold(x, p.file);
+    if (img) p.at = ckr__image_cut(img, p.at);
     return p;
 }
 
@@ -35952,10 +36079,13 @@ static ckr_result ckr__step_run(ckr__parts *x, uint64_t k, ckr__buf *crcs)
     crcs->size = 0;
     w->other = 0;
     w->crcs = crcs;
-    ckr__parts_drop(x);
+    /* most steps are of one file, and so is the next: it is made ready once */
     for (uint64_t i = w->begin.file; i < last && r == CKR_OK; i += w->n_batch) {
         w->first_file = i;
         w->n_batch = ckr__min_u64(last - i, ckr__plan_batch(w->plan, i));
+        w->held = w->n_batch == 1;
+        if (!w->held) ckr__parts_drop(x);
+        else if (!ckr__parts_hold(x, i)) return x->c.err->code;
         r = ckr__write_batch(w);
     }
     if (r == CKR_OK && crcs->failed) ckr__nomem(&x->c);
@@ -36154,11 +36284,14 @@ static bool *ckr__part_uses(ckr__parts *x, uint64_t from, uint64_t to)
     w->begin = ckr__step_place(x, from);
     w->end = ckr__step_place(x, to);
     for (uint64_t i = w->begin.file; mine && i < out->n_files && i <= w->end.file; i++) {
+        const ckr__out_file *f = out->files[i];
         ckr__write_range(w, i, &lo, &hi);
-        if (!ckr__parts_hold(x, i)) return NULL;
-        for (uint64_t k = 0; k < out->files[i]->n_entries; k++) {
-            const ckr_entry *e = out->files[i]->entries[k];
-            if (e->offset >= hi || e->offset + e->n_bytes <= lo) continue;
+        const bool whole = !lo && hi == f->size && !f->make_fn;
+        if (ckr__file_even(f)) continue;
+        if (!whole && !ckr__parts_hold(x, i)) return NULL;
+        ckr__entries list = ckr__entries_of(f);
+        for (const ckr_entry *e; (e = ckr__entries_next(&list)) != NULL;) {
+            if (!whole && (e->offset >= hi || e->offset + e->n_bytes <= lo)) continue;
             for (uint64_t m = 0; m < e->n_binds; m++)
                 if (e->binds[m].tensor->slot[0]) mine[e->binds[m].tensor->index] = true;
         }
@@ -36183,6 +36316,8 @@ static ckr_result ckr__part_write(ckr__parts *x, uint32_t part)
     ckr__record rec = CKR_ZERO;
     ckr__buf crcs = { c, NULL, 0, 0, false }, b = crcs;
     const uint64_t from = part * x->each, to = from + x->each;
+    ckr__parts_drop(x);
+    x->ops = true;
     const bool *mine = ckr__part_uses(x, from, to);
     ckr_result r = mine ? ckr__record_begin(x, part, &rec) : c->err->code;
     if (r == CKR_OK) r = p->target.repair ? ckr__parts_mend(x) : ckr__plan_trust(p, c, mine);
@@ -36213,7 +36348,8 @@ static ckr_result ckr__parts_idle(ckr__ctx *c, const char *dir)
         const int32_t sys = path ? io->lock_fn(io->user, path, &lock) : ENOENT;
         if (!sys) io->unlock_fn(io->user, lock);
         if (sys == EBUSY)
-            r = ckr__fail_with(c, CKR_ITEM_OUTPUT_BUSY, path, NULL, "a part is being written",
+            r = ckr__fail_with(c, CKR_ITEM_OUTPUT_BUSY, path, NULL,
+                               "a part is being written, or the output is being committed",
                                "wait for it");
         else if (sys && sys != ENOENT)
             r = ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys);
@@ -36237,17 +36373,65 @@ static ckr_result ckr__parts_clear(ckr__ctx *c, const char *dir, const char *tem
     return ckr__temp_clear(c, temp);
 }
 
+/* The last word before the output gets its name: `plan`, with the output's identity behind it, is
+   called `done` from here on. Until the name is given, and then alone, `out` is that. (No device:
+   machines that share a file system number it each their own way.) */
+static ckr_result ckr__done_write(ckr__parts *x, const char *plan, const char *done,
+                                  const ckr_stat *out)
+{
+    ckr__ctx *c = &x->c;
+    const ckr_io *io = &c->env.io;
+    uint8_t id[16];
+    void *h;
+    ckr__store_u64(id, (uint64_t)out->kind);
+    ckr__store_u64(id + 8, out->id[1]);
+    int32_t sys = io->share_fn(io->user, plan, 0, &h);
+    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, plan, sys);
+    sys = io->write_fn(io->user, h, 8 * CKR__HEAD_WORDS, id, sizeof id);
+    if (!sys) sys = io->sync_fn(io->user, h);
+    io->close_fn(io->user, h);
+    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_WRITE, plan, sys);
+    const ckr_result r = ckr__path_do(c, CKR_PATH_RENAME, plan, done, CKR_ITEM_IO_RENAME);
+    return r == CKR_OK ? ckr__path_do(c, CKR_PATH_SYNC_DIR, x->temp, NULL, CKR_ITEM_IO_SYNC) : r;
+}
+
+/* A commit was killed behind that word: where it had not given the name, all is as before it. */
+static ckr_result ckr__done_back(ckr__parts *x, const char *plan, const char *done)
+{
+    ckr__ctx *c = &x->c;
+    const char *out = ckr__path_join(c, x->temp, "out");
+    const uint64_t at = 8 * CKR__HEAD_WORDS;
+    ckr__buf b = { c, NULL, 0, 0, false };
+    ckr_stat st;
+    if (!out) return c->err->code;
+    ckr_result r = ckr__part_load(c, done, &b);
+    const bool same = r == CKR_OK && b.size == at + 16 && ckr__path_stat(c, out, &st) &&
+                      ckr__word_at(&b, at, 0) == (uint64_t)st.kind &&
+                      ckr__word_at(&b, at, 1) == st.id[1];
+    ckr__buf_free(&b);
+    if (same) r = ckr__path_do(c, CKR_PATH_RENAME, done, plan, CKR_ITEM_IO_RENAME);
+    return same && r == CKR_OK
+               ? ckr__path_do(c, CKR_PATH_SYNC_DIR, x->temp, NULL, CKR_ITEM_IO_SYNC)
+               : r;
+}
+
 /* A commit that was killed has left the directory under its other name. */
 static ckr_result ckr__parts_back(ckr__parts *x)
 {
     ckr__ctx *c = &x->c;
-    const char *plan = ckr__path_join(c, x->temp, "plan");
+    const char *plan = ckr__path_join(c, x->temp, "plan"),
+               *done = ckr__path_join(c, x->temp, "done");
     const char *temp = x->w.temp;
-    if (!plan || ckr__path_kind(c, x->dir) != CKR_FILE_ABSENT ||
-        ckr__path_kind(c, plan) != CKR_FILE_REGULAR)
+    if (!plan || !done || ckr__path_kind(c, x->dir) != CKR_FILE_ABSENT ||
+        (ckr__path_kind(c, plan) != CKR_FILE_REGULAR &&
+         ckr__path_kind(c, done) != CKR_FILE_REGULAR))
         return c->err->code;
     x->w.temp = x->temp;
     ckr_result r = ckr__temp_lock(&x->w);
+    if (r == CKR_OK) r = ckr__parts_idle(c, x->temp);
+    if (r == CKR_OK && ckr__path_kind(c, plan) != CKR_FILE_REGULAR &&
+        ckr__path_kind(c, done) == CKR_FILE_REGULAR)
+        r = ckr__done_back(x, plan, done);
     /* (unless a commit ended just now) */
     if (r == CKR_OK && ckr__path_kind(c, plan) == CKR_FILE_REGULAR)
         r = ckr__path_do(c, CKR_PATH_RENAME, x->temp, x->dir, CKR_ITEM_IO_RENAME);
@@ -36348,9 +36532,12 @@ static ckr_result ckr__step_take(ckr__parts *x, uint64_t k, const ckr__buf *b, u
                    sums = at + 8 * (CKR__STEP_WORDS + n_crcs);
     uint64_t n = 0;
     ckr__win step = CKR_ZERO;
-    w->begin = ckr__step_place(x, k);
-    w->end = ckr__step_place(x, k + 1);
+    /* files in their order, each made once: the step's end is where the next one begins */
+    w->begin = k ? w->end : ckr__step_place(x, k);
+    w->end = ckr__step_near(x, k + 1);
     for (uint64_t f = w->begin.file; f < w->plan->out.n_files && f <= w->end.file; f++) {
+        if (f == w->end.file) w->end = ckr__step_place(x, k + 1);
+        if (ckr__file_even(w->plan->out.files[f])) continue;
         const ckr__image *img = ckr__parts_hold(x, f);
         if (!img) return x->c.err->code;
         ckr__write_range(w, f, &step.begin, &step.end);
@@ -36417,15 +36604,69 @@ static ckr_result ckr__commit_part(ckr__parts *x, uint32_t part, const char *dir
     return r;
 }
 
-/* The files have their sizes; what needs CRCs is written. */
+/* Bytes of a file, in a window's memory, against what is to be there: literal ones, late ones, and
+   those of entries that are whole in it. */
+static ckr_result ckr__commit_look(ckr__parts *x, uint64_t file, uint64_t begin, uint64_t end)
+{
+    ckr__write *w = &x->w;
+    const ckr_io *io = &x->c.env.io;
+    const ckr__out_file *f = w->plan->out.files[file];
+    const ckr__image *img = (const ckr__image *)f->image;
+    ckr__win win = CKR_ZERO;
+    uint64_t i = ckr__seg_find(img, begin);
+    ckr__win_seg v;
+    bool same = true;
+    win.begin = begin;
+    win.end = end;
+    const int32_t sys = io->read_fn(io->user, w->handles[0], begin, w->buffers[0],
+                                    (size_t)(end - begin));
+    if (sys) return ckr__fail_io(x->c.err, CKR_ITEM_IO_READ, w->files.list[file], sys);
+    while (same && ckr__win_next(img, &win, &i, &v)) {
+        const uint8_t *is = w->buffers[0] + (v.a - begin);
+        const size_t n = (size_t)(v.e - v.a);
+        if (v.s->late) ckr__late_fill(f, v.s, (uint8_t *)(uintptr_t)v.s->bytes);
+        if (v.s->late || !v.s->entry) same = !memcmp(is, v.s->bytes + (v.a - v.s->offset), n);
+        else if (n == v.s->size) same = ckr__crc32(0, is, n) == v.s->entry->crc;
+    }
+    if (same) return CKR_OK;
+    return ckr__fail_fmt(&x->c, CKR_ITEM_PART_RECORD, w->files.list[file], NULL,
+                         "write all parts again; with --continue each keeps what is as its record "
+                         "tells",
+                         "bytes %llu to %llu are not what the records tell of",
+                         (unsigned long long)begin, (unsigned long long)end);
+}
+
+/* The late bytes that no part wrote: they, or what they tell of, lie in more than one step. */
+static ckr_result ckr__commit_late(ckr__parts *x, uint64_t file)
+{
+    ckr__write *w = &x->w;
+    const ckr__out_file *f = w->plan->out.files[file];
+    const ckr__image *img = (const ckr__image *)f->image;
+    ckr__win step = CKR_ZERO;
+    ckr_result r = CKR_OK;
+    for (uint64_t i = 0; i < img->n_segs && r == CKR_OK; i++) {
+        const ckr__seg *s = &img->segs[i];
+        if (!s->late || !s->size) continue;
+        while (step.end <= s->offset) {
+            const ckr__place a = ckr__step_near(x, x->late), b = ckr__step_near(x, x->late + 1);
+            step.begin = a.file == file ? ckr__image_cut(img, a.at) : 0;
+            step.end = b.file == file ? ckr__image_cut(img, b.at) : b.file > file ? f->size : 0;
+            x->late += step.end <= s->offset;
+        }
+        if (!ckr__late_within(f, s, &step)) r = ckr__late_write(w, file, s);
+    }
+    return r;
+}
+
+#define CKR__LOOK ((uint64_t)1 << 16)  /* bytes that the commit reads, of a file's begin and end */
+
+/* The file has its size, its begin and its end; what no part could write is written. */
 static ckr_result ckr__commit_file(ckr__parts *x, uint64_t i)
 {
     ckr__write *w = &x->w;
     const ckr_io *io = &x->c.env.io;
     const ckr__out_file *f = w->plan->out.files[i];
     const char *path = w->files.list[i];
-    const bool late = !f->size || f->format == CKR_FORMAT_TORCH_ZIP ||
-                      (f->format == CKR_FORMAT_DCP && !f->index);
     ckr_stat st;
     if (!ckr__path_stat(&x->c, path, &st)) return ckr__stat_told(&x->c, CKR_OK);
     if (f->size && (st.kind != CKR_FILE_REGULAR || st.size != f->size))
@@ -36433,14 +36674,17 @@ static ckr_result ckr__commit_file(ckr__parts *x, uint64_t i)
                              ckr__printf(&x->c, "remove %.200s and write all parts again", x->dir),
                              "the records tell of a file of %llu bytes, and it has %llu",
                              (unsigned long long)f->size, (unsigned long long)st.size);
-    if (!late) return CKR_OK;
+    if (f->index) return CKR_OK;       /* one image of all that is, which its part has had     */
     if (!ckr__parts_hold(x, i)) return x->c.err->code;
     w->first_file = i;
     int32_t sys = io->share_fn(io->user, path, f->size, w->handles);
     if (sys) return ckr__fail_io(x->c.err, CKR_ITEM_IO_OPEN, path, sys);
-    ckr_result r = ckr__win_late(w, i);
+    const uint64_t n = ckr__min_u64(ckr__min_u64(CKR__LOOK, f->size), w->plan->facts.window_bytes);
+    ckr_result r = ckr__commit_late(x, i);
     sys = r == CKR_OK ? io->sync_fn(io->user, w->handles[0]) : 0;
     if (sys) r = ckr__fail_io(x->c.err, CKR_ITEM_IO_SYNC, path, sys);
+    if (r == CKR_OK && n) r = ckr__commit_look(x, i, 0, n);
+    if (r == CKR_OK && n) r = ckr__commit_look(x, i, f->size - n, f->size);
     io->close_fn(io->user, w->handles[0]);
     return r;
 }
@@ -36464,15 +36708,12 @@ static ckr_result ckr__commit_all(ckr__parts *x, ckr_receipt *receipt)
         r = ckr__path_do(c, CKR_PATH_SYNC_DIR, w->dirs.list[i - 1], NULL, CKR_ITEM_IO_SYNC);
     ckr__buf_free(&side);
     if (r != CKR_OK) return r;
-    /* from here on `out` may be what was there before: nobody goes on with that */
     const char *plan = ckr__path_join(c, x->temp, "plan"),
                *done = ckr__path_join(c, x->temp, "done");
     ckr_stat made, now;
     if (!plan || !done) return c->err->code;
     if (!ckr__path_stat(c, w->temp, &made)) return ckr__stat_told(c, CKR_OK);
-    r = ckr__path_do(c, CKR_PATH_RENAME, plan, done, CKR_ITEM_IO_RENAME);
-    if (r != CKR_OK) return r;
-    r = ckr__path_do(c, CKR_PATH_SYNC_DIR, x->temp, NULL, CKR_ITEM_IO_SYNC);
+    r = ckr__done_write(x, plan, done, &made);
     if (r == CKR_OK) r = ckr__output_rename(c, w->temp, x->path, x->old, w->single);
     x->taken = r != CKR_OK && (!ckr__path_stat(c, x->path, &now) ||
                                (now.kind == made.kind && now.id[0] == made.id[0] &&
@@ -36485,11 +36726,13 @@ static ckr_result ckr__parts_commit(ckr__parts *x, ckr_receipt *receipt)
 {
     ckr__ctx *c = &x->c;
     ckr__write *w = &x->w;
-    const char *out = w->temp;
+    const ckr_io *io = &c->env.io;
+    const char *out = w->temp, *first = ckr__path_join(c, x->temp, "1");
     uint64_t *at = CKR__NEW_N(c, uint64_t, x->each);
+    void *lock = NULL;
     ckr__parts_drop(x);
     x->crcs = CKR__NEW_N(c, uint32_t *, w->plan->out.n_files);
-    ckr_result r = at && x->crcs ? ckr__parts_back(x) : c->err->code;
+    ckr_result r = at && x->crcs && first ? ckr__parts_back(x) : c->err->code;
     if (r == CKR_OK && ckr__path_kind(c, x->dir) == CKR_FILE_ABSENT)
         r = ckr__fail_with(c, CKR_ITEM_PART_MISSING, x->dir, NULL,
                            "no part was written, or on a machine that has another disk there",
@@ -36501,6 +36744,8 @@ static ckr_result ckr__parts_commit(ckr__parts *x, ckr_receipt *receipt)
     w->temp = x->temp;
     if (r == CKR_OK && ckr__path_kind(c, x->temp) != CKR_FILE_ABSENT) {
         r = ckr__temp_lock(w);
+        if (r == CKR_OK && ckr__path_kind(c, x->temp) == CKR_FILE_DIR)
+            r = ckr__parts_idle(c, x->temp);
         if (r == CKR_OK && ckr__path_kind(c, x->dir) == CKR_FILE_ABSENT)
             r = ckr__temp_busy(w, EBUSY);      /* another commit has just taken them        */
         if (r == CKR_OK) r = ckr__temp_clear(c, x->temp);
@@ -36510,12 +36755,16 @@ static ckr_result ckr__parts_commit(ckr__parts *x, ckr_receipt *receipt)
     if (r == CKR_OK) {
         r = ckr__temp_lock(w);
         if (r == CKR_OK) r = ckr__parts_idle(c, x->temp);
+        /* a file system may show locks on directories to one machine only: one on a record, too */
+        if (r == CKR_OK && io->lock_fn && io->lock_fn(io->user, first, &lock))
+            r = ckr__temp_busy(w, EBUSY);
         w->temp = out;
         if (r == CKR_OK) r = ckr__commit_all(x, receipt);
         w->temp = x->temp;
+        if (lock) io->unlock_fn(io->user, lock);
         ckr__temp_unlock(w);
         if (r == CKR_OK) ckr__remove_tree(c, x->temp);
-        else if (!x->taken) c->env.io.path_fn(c->env.io.user, CKR_PATH_RENAME, x->temp, x->dir);
+        else if (!x->taken) io->path_fn(io->user, CKR_PATH_RENAME, x->temp, x->dir);
     }
     if (r == CKR_OK && receipt && w->plan->out.renamed) ckr__receipt_reread(c, x->path, receipt);
     return r;

@@ -411,7 +411,9 @@ static void verified(void)
 /* What a test looks at, or does, before a call of the memory's own. */
 static struct {
     const char *fails;         /* the directory whose sync does                         */
-    unsigned long records, early;
+    unsigned long records, early, tensors;     /* writes, tensors: into files of a dcp        */
+    unsigned long renames;     /* of what becomes the output, until the process dies; 0: it lives */
+    bool named;                /* it dies behind that, not before                       */
     size_t left;               /* removals until the process dies; 0: it lives          */
     bool dead;
 } watch;
@@ -431,6 +433,8 @@ static int32_t watch_write(void *user, void *file, uint64_t offset, const void *
 {
     const memio_file *f = (const memio_file *)file;
     const size_t dir = strlen(PARTS "/");
+    if (watch.dead) return EIO;
+    watch.tensors += strstr(f->path, ".distcp") != NULL;
     if (!strncmp(f->path, PARTS "/", dir) && f->path[dir] >= '1' && f->path[dir] <= '9' && offset) {
         watch.records++;
         watch.early += !f->named || !named(PARTS "/out") || !memio_find(&mem, PARTS)->named;
@@ -442,6 +446,10 @@ static int32_t watch_path(void *user, ckr_path_op op, const char *path, const ch
 {
     if (op == CKR_PATH_SYNC_DIR && watch.fails && !strcmp(path, watch.fails)) return EIO;
     if (to && !strcmp(to, OUT)) watch.early += !named(TEMP "/done");
+    if (to && !strcmp(to, OUT) && !watch.dead && watch.renames && --watch.renames == 0) {
+        watch.dead = true;
+        return watch.named ? memio_path(user, op, path, to) : EIO;
+    }
     if (op == CKR_PATH_REMOVE && !watch.dead && watch.left && memio_find(&mem, path) &&
         !memio_find(&mem, path)->is_dir)
         watch.dead = --watch.left == 0;
@@ -456,6 +464,66 @@ static void watch_begin(const char *path)
     begin(path);
     io.write_fn = watch_write;
     io.path_fn = watch_path;
+}
+
+/* A distributed checkpoint, an archive of each tensor: CRCs behind the tensors and directories are
+   written by the part, with them, so that the commit writes few bytes; a part that goes on sees
+   that they are what they should be. */
+static void late_bytes(void)
+{
+    uint64_t sum;
+    size_t i, n = 0;
+    watch_begin("tests/data/dcp/tt_single");
+    to.topology.tp = 0;
+    sum = whole(NULL);
+    of.n = 2;
+    all_parts();
+    CHECK(watch.tensors > 2);
+    watch.tensors = 0;
+    of.go_on = true;
+    for (i = 0; i < mem.n; i++) {
+        memio_file *f = mem.files[i];
+        size_t at;
+        if (strncmp(f->path, PARTS "/out/", strlen(PARTS "/out/")) || !strstr(f->path, ".distcp"))
+            continue;
+        for (at = f->size > 400 ? f->size - 400 : 0; at < f->size; at += 9, n++) {
+            f->data[at] ^= 1;
+            done(process(PART, 0, NULL), "part 0");
+            done(process(PART, 1, NULL), "part 1");
+        }
+    }
+    CHECK(n > 40 && watch.tensors >= n);
+    watch.tensors = 0;
+    done(process(COMMIT, 0, NULL), "commit");
+    is_whole(sum, "late bytes");
+    t_check(watch.tensors < 5, __FILE__, __LINE__, "the commit wrote %lu times", watch.tensors);
+}
+
+/* Parts have their records, and a file's begin, or an end that is not a tensor's, is not there: no
+   output. */
+static void ends_lost(void)
+{
+    static const char *const dialects[] = { "safetensors", "dcp", "torch" };
+    size_t i;
+    for (i = 1; i < 6; i++) {
+        const uint64_t sum = large(dialects[i / 2]);
+        memio_file *f;
+        char lost[200];
+        size_t k;
+        of.n = 3;
+        all_parts();
+        for (k = 0; k < mem.n && (strncmp(mem.files[k]->path, PARTS "/out", strlen(PARTS "/out")) ||
+                                  mem.files[k]->size < 4000000); k++) {}
+        if (!CHECK(k < mem.n)) return;
+        f = mem.files[k];
+        snprintf(lost, sizeof lost, "%s%s", TEMP, f->path + strlen(PARTS));
+        memset(f->data + (i % 2 ? 100 : f->size - 1000), 0, 900);
+        not_done(process(COMMIT, 0, NULL), dialects[i / 2], CKR_ITEM_PART_RECORD, lost, "");
+        of.go_on = true;
+        all_parts();
+        done(process(COMMIT, 0, NULL), "commit");
+        is_whole(sum, dialects[i / 2]);
+    }
 }
 
 /* The system may forget a name that was made until its directory is durable, too: no record tells
@@ -495,6 +563,44 @@ static void named_and_failed(void)
     done(process(PART, 2, NULL), "part 2");
     done(process(COMMIT, 0, NULL), "commit");
     is_whole(sum, "again");
+}
+
+/* A commit is killed when all is said and the output has no name yet, or just has it; there was one
+   before, which the two exchange, or there was none. What comes next ends it. */
+static void killed_at_the_name(void)
+{
+    int n;
+    for (n = 0; n < 16; n++) {
+        uint64_t sum;
+        watch_begin(n & 8 ? "tests/data/dcp/tt_single" : TP2);
+        if (n & 8) to.topology.tp = 0;
+        to.dialect = n & 8 ? NULL : "safetensors";
+        sum = whole(NULL);
+        to.force = n & 1;
+        if (n & 1) memio_put(&mem, OUT "/before", "an output", 9);
+        all_parts();
+        watch.renames = 1;
+        watch.named = n & 2;
+        CHECK(process(COMMIT, 0, NULL) != CKR_OK && watch.dead);
+        watch.dead = false;
+        if (n & 2) {
+            CHECK(sum_of(OUT) == sum);
+            to.force = true;
+            all_parts();
+            done(process(COMMIT, 0, NULL), "commit");
+            is_whole(sum, "it has its name");
+            continue;
+        }
+        CHECK(!memio_find(&mem, PARTS) && memio_find(&mem, TEMP "/done") &&
+              !memio_find(&mem, TEMP "/plan"));
+        of.go_on = true;
+        if (n & 4) {
+            done(process(PART, 1, NULL), "part 1");
+            CHECK_INT(fault.written, 0);
+        }
+        done(process(COMMIT, 0, NULL), "commit");
+        is_whole(sum, "it is ended");
+    }
 }
 
 /* Who begins anew dies while the old parts go, by either name: what is left of them does not count,
@@ -699,6 +805,30 @@ static void another_plan(void)
     done(process(COMMIT, 0, NULL), "commit");
 }
 
+/* Plans whose files have the same names and sizes, of a distributed checkpoint: numbers of the
+   plan stand for its bytes. */
+static void another_plan_of_this_size(void)
+{
+    static const ckr_dtype dtypes[] = { CKR_DTYPE_BF16, CKR_DTYPE_F16 };
+    ckr_setting decay = { NULL, "weight_decay", "0.25" };
+    begin("tests/data/dcp/tt_single");
+    to.topology.tp = 0;
+    to.topology.dp = 3;
+    to.dtype = dtypes[0];
+    done(process(PART, 0, NULL), "part 0");
+    to.dtype = dtypes[1];
+    not_done(process(PART, 1, NULL), "another dtype", CKR_ITEM_PART_PLAN, PARTS "/plan", "");
+    memio_remove(&mem, PARTS);
+    to.dtype = CKR_DTYPE_NONE;
+    to.sets = &decay;
+    to.n_sets = 1;
+    done(process(PART, 0, NULL), "part 0");
+    decay.value = "0.125";
+    not_done(process(PART, 1, NULL), "another decay", CKR_ITEM_PART_PLAN, PARTS "/plan", "");
+    decay.value = "0.25";
+    done(process(PART, 1, NULL), "part 1");
+}
+
 static void missing(void)
 {
     begin(TP2);
@@ -747,8 +877,8 @@ static void changed_input(void)
     f = memio_find(&mem, IN "/13/model_config.json");
     memio_write(&mem, f, f->size, "\n", 1);
     f->changed = 0;                                /* longer, at no known time           */
-    /* it is copied as it is: another plan */
-    not_done(process(COMMIT, 0, NULL), "a longer input", CKR_ITEM_PART_PLAN, PARTS "/1", "");
+    /* it is copied as it is: another plan, too */
+    not_done(process(COMMIT, 0, NULL), "a longer input", CKR_ITEM_PART_INPUT, PARTS "/1", "");
     f->size--;
     f->changed = when;
     done(process(COMMIT, 0, NULL), "commit");
@@ -1053,6 +1183,9 @@ int main(int argc, char **argv)
     RUN(anew);
     RUN(verified);
     RUN(names_last);
+    RUN(late_bytes);
+    RUN(ends_lost);
+    RUN(killed_at_the_name);
     RUN(named_and_failed);
     RUN(cleared_in_half);
     RUN(after_a_commit);
@@ -1061,6 +1194,7 @@ int main(int argc, char **argv)
     RUN(on_disk);
     RUN(numbers);
     RUN(another_plan);
+    RUN(another_plan_of_this_size);
     RUN(missing);
     RUN(another_version);
     RUN(changed_input);
