@@ -66028,11 +66028,12 @@ static void ckr__tensors_by_name(ckr__ctx *c, ckr_state *s)
     ckr__map names = { c, NULL, 0, 0 };
     uint64_t of;
     if (!ckr__word_in("safetensors torch dcp", s->dialect)) return;
-    ckr__names_of(s, "param", &names);
     for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(c); i++) {
         ckr_tensor *t = s->tensors[i];
         const char *optim = strstr(t->name, "optim"), *dot = strrchr(t->name, '.');
         const char *state = optim ? strstr(optim, ".state.") : NULL;
+        if (!names.count && (optim == t->name || ckr__starts(t->name, "ema.")))
+            ckr__names_of(s, "param", &names); /* most files have no name that asks for them  */
         if (strcmp(t->slot, "param") != 0 || ckr__flat_slot(&names, t->name, &of, &t->by_name))
             continue;
         t->by_name = NULL;

@@ -188,6 +188,11 @@ def check_text():
         ]
         expect(not paths, f"{name}:{paths[:1]}: a path of some machine")
         expect(raw.endswith(b"\n"), f"{name}: no newline at the end")
+    word = re.compile(r"\bckr__\w+")
+    known = set(word.findall((ROOT / "ckptresume.h").read_text()))
+    for path in sorted(ROOT.glob("bench/*.c")):
+        gone = sorted(set(word.findall(path.read_text())) - known)
+        expect(not gone, f"{path.relative_to(ROOT)}: the header has no {', '.join(gone)}")
 
 
 MARK = re.compile(r"^/\* >>([a-z0-9_.]+)", re.M)
