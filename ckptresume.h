@@ -2772,6 +2772,7 @@ typedef struct ckr__ctx {
     uint32_t    stop;          /* set by the thread that tells, seen by all              */
     int32_t     stat_sys;      /* why the system could not tell what lies at stat_path       */
     const char *stat_path;
+    const struct ckr__mention *mentions;       /* >>kit.runs                             */
     ckr_note  **notes;         /* what ckr__say adds to: the list of this context's object   */
     uint64_t   *n_notes;
     bool        refused;       /* an entry was an error                                  */
@@ -3328,7 +3329,8 @@ typedef struct ckr__os_pool {
     uint64_t bytes;            /* of all files                                          */
 } ckr__os_pool;
 
-#define CKR__OPEN_FILES 768u   /* of one context: leaves numbers below select's 1,024        */
+#define CKR__OPEN_FILES 768u   /* of one context: leaves numbers below select's 1,024, unless the
+                                  program's limit says that it has no use for these          */
 
 static void ckr__os_enter(ckr__os_pool *p)
 {
@@ -3376,18 +3378,27 @@ static uint64_t ckr__os_limit(void)
     return (uint64_t)most.rlim_cur;
 }
 
-static bool ckr__os_few(int fd, uint64_t limit)
+static uint64_t ckr__os_enough(uint64_t limit)
 {
     const uint64_t spare = 80;                 /* our threads' and the program's own            */
-    return (uint64_t)fd >= limit - (limit > 4 * spare ? spare : limit / 2);
+    return limit - (limit > 4 * spare ? spare : limit / 2);
 }
 
-/* How many files a pool keeps open, where the last one got this descriptor. */
-static uint32_t ckr__os_most(int fd)
+static bool ckr__os_few(int fd, uint64_t limit)
+{
+    return (uint64_t)fd >= ckr__os_enough(limit);
+}
+
+/* How many files a pool of n keeps open, where the last one got this descriptor: where few are left
+   fewer with each one that is opened, until there are more. */
+static uint32_t ckr__os_most(int fd, uint32_t n)
 {
     const uint64_t limit = ckr__os_limit();
-    if (!ckr__os_few(fd, limit)) return CKR__OPEN_FILES;
-    return limit < 16 ? 1 : limit < 128 ? (uint32_t)(limit / 8) : 16;
+    const uint32_t least = limit < 16 ? 1 : limit < 128 ? (uint32_t)(limit / 8) : 16;
+    if (ckr__os_few(fd, limit)) return n > least + 2 ? n - 2 : least;
+    return (uint32_t)ckr__min_u64(limit <= 1024 ? CKR__OPEN_FILES
+                                                : ckr__min_u64(limit / 2, UINT16_MAX),
+                                  ckr__os_enough(limit));
 }
 
 /* Out of the list of those that are open, or to its front; the pool is entered. */
@@ -3524,9 +3535,9 @@ static void ckr__os_join(void **pool, void *file)
     f->pool = p;
     p->bytes += f->size;
     if (f->fd < 0) return;
-    const uint32_t most = ckr__os_most(f->fd);
     ckr__os_enter(p);
     ckr__os_front(p, f);
+    const uint32_t most = ckr__os_most(f->fd, p->n);
     ckr__os_leave(p);
     while (ckr__os_evict(p, most)) p->full = true;
 }
@@ -3703,9 +3714,9 @@ static void ckr__os_keep(ckr__os_file *f, int *fd)
         f->fd = *fd;
         ckr__os_front(p, f);
     }
+    const uint32_t most = ckr__os_most(*fd, p->n);
     ckr__os_leave(p);
     if (spare >= 0) close(spare);
-    const uint32_t most = ckr__os_most(*fd);
     while (ckr__os_evict(p, most)) {}
 }
 
@@ -39714,12 +39725,35 @@ static ckr_result ckr__runs_probe(ckr__ctx *c, const ckr__runs *k, const char *p
     return ckr__runs_newest(c, k, path, dir, mine);
 }
 
-/* Do the first `most` bytes of a file hold this text? Read in windows that overlap; it is not left
-   open. */
+/* What a file was found to hold, or not to: it may be large, and is asked again for the steps that
+   were passed over. */
+typedef struct ckr__mention {
+    const struct ckr__mention *next;
+    const char *path, *text;
+    bool        yes;
+} ckr__mention;
+
+static ckr_result ckr__mention_keep(ckr__ctx *c, const char *path, const char *text, bool yes)
+{
+    ckr__mention *m = CKR__NEW(c, ckr__mention);
+    if (!m || !(m->path = ckr__strdup(c, path))) return c->err->code;
+    m->text = text;
+    m->yes = yes;
+    m->next = c->mentions;
+    c->mentions = m;
+    return CKR_OK;
+}
+
+/* Do the first `most` bytes of a file hold this text, a literal? Read in windows that overlap; it
+   is not left open. */
 static ckr_result ckr__mentions(ckr__ctx *c, const char *path, const char *text, uint64_t most,
                                 bool *yes)
 {
     const size_t cap = (size_t)1 << 16, n = strlen(text);
+    for (const ckr__mention *m = c->mentions; m; m = m->next) {
+        *yes = m->yes;
+        if (!strcmp(m->text, text) && !strcmp(m->path, path)) return CKR_OK;
+    }
     uint8_t *buf = (uint8_t *)ckr__heap_alloc(c, cap);
     void *file = NULL;
     uint64_t size = 0;
@@ -39737,7 +39771,8 @@ static ckr_result ckr__mentions(ckr__ctx *c, const char *path, const char *text,
     if (file) c->env.io.close_fn(c->env.io.user, file);
     ckr__heap_free(c, buf, cap);
     if (!buf) return CKR_E_NOMEM;
-    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_READ, path, sys) : CKR_OK;
+    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_READ, path, sys)
+               : ckr__mention_keep(c, path, text, *yes);
 }
 
 /* >>kit.needs ----------------------------------------------------------------- */

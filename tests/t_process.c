@@ -13,6 +13,10 @@
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#if defined(__linux__)
+#  include <dirent.h>
+#  include <sys/inotify.h>
+#endif
 
 #define NANOTRON "tests/data/nanotron/tp2_pp1_dp1/ckpt"
 #define DEEPSPEED "tests/data/deepspeed/robin/ckpt"
@@ -624,6 +628,96 @@ static void descriptors_are_few(void)
     CHECK_INT(in_child(few_left), 0);
 }
 
+#if defined(__linux__)
+/* The directories of a checkpoint: opens and closes in them are told to `in`. */
+static void watch(int in, const char *dir)
+{
+    DIR *d = opendir(dir);
+    struct dirent *e;
+    struct stat st;
+    char path[1200];
+    while (d && (e = readdir(d)) != NULL) {
+        if (e->d_name[0] == '.' && strchr("./", e->d_name[1])) continue;
+        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) watch(in, path);
+    }
+    if (d) closedir(d);
+    inotify_add_watch(in, dir, IN_OPEN | IN_CLOSE);
+}
+
+/* How often the file was opened that was opened most often. */
+static int most_opens(int in)
+{
+    enum { MOST = 512 };
+    static struct { int dir, n; char name[100]; } seen[MOST];
+    static union { struct inotify_event e; char bytes[65536]; } buf;
+    int n = 0, i, most = 0;
+    ssize_t got;
+    while ((got = read(in, buf.bytes, sizeof buf.bytes)) > 0) {
+        const char *p = buf.bytes;
+        while (p < buf.bytes + got) {
+            struct inotify_event e;
+            memcpy(&e, p, sizeof e);
+            p += sizeof e;
+            for (i = 0; i < n && (seen[i].dir != e.wd || strcmp(seen[i].name, p)); i++) {}
+            if (i == n && n < MOST) {
+                seen[n].dir = e.wd;
+                seen[n].n = 0;
+                snprintf(seen[n++].name, sizeof seen->name, "%s", e.len ? p : "");
+            }
+            if (i < n && e.len && (e.mask & IN_OPEN) && !(e.mask & IN_ISDIR)) seen[i].n++;
+            p += e.len;
+        }
+    }
+    for (i = 0; i < n; i++) {
+        if (seen[i].n > 2) printf("%s: opened %d times\n", seen[i].name, seen[i].n);
+        if (seen[i].n > most) most = seen[i].n;
+    }
+    fflush(stdout);
+    return most;
+}
+
+/* Each file of the input is opened twice at most, once to see what it is. */
+static int opens_of(const char *from, rlim_t files)
+{
+    const int in = inotify_init1(IN_NONBLOCK);
+    struct rlimit few;
+    came x;
+    int most;
+    char to[600];
+    if (in < 0) return 0;
+    few.rlim_cur = few.rlim_max = files;
+    if (setrlimit(RLIMIT_NOFILE, &few) != 0) return 70;
+    watch(in, from);
+    t_now.failed = 0;
+    memset(&x, 0, sizeof x);
+    snprintf(to, sizeof to, "%s/opens", g_tmp);
+    convert(&x, from, to);
+    t_remove_tree(to);
+    most = most_opens(in);
+    return t_now.failed ? 71 : most < 1 ? 72 : most > 2 ? 73 : 0;
+}
+
+static const char *g_from;
+
+static int opens_with_24(void)
+{
+    return opens_of(g_from, 24);
+}
+
+static void opens(void)
+{
+    static const char *const from[] = { DEEPSPEED, NANOTRON,
+                                        "tests/data/nanotron/tp2_pp1_dp2_zero1_bf16_master/ckpt",
+                                        "tests/data/dcp/script_flat/ckpt" };
+    size_t i;
+    for (i = 0; i < sizeof from / sizeof *from; i++) {
+        g_from = from[i];
+        CHECK_INT(in_child(opens_with_24), 0);
+    }
+}
+#endif
+
 static uint64_t room_on(const char *path)
 {
     struct stat st;
@@ -774,6 +868,9 @@ int main(int argc, char **argv)
     RUN(directory_changed);
     RUN(descriptors_are_few);
     RUN(holes);
+#if defined(__linux__)
+    RUN(opens);
+#endif
     t_remove_tree(g_tmp);
     return t_end();
 }

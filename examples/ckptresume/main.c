@@ -11,6 +11,7 @@ int main(int argc, char **argv)
     int code;
     memset(&j, 0, sizeof j);
     argv = words_of(&argc, argv);
+    files_allow();
     code = run(&j, argc, argv);
     text_drain(&j.out);
     if (fflush(stdout) != 0 || ferror(stdout) || j.out.failed || j.note.failed) {

@@ -17,6 +17,7 @@
 #  endif
 #else
 #  include <sys/ioctl.h>
+#  include <sys/resource.h>
 #  include <unistd.h>
 #  if defined(__linux__)
 #    include <sys/vfs.h>
@@ -167,4 +168,18 @@ uint32_t threads_for(const char *path)
     (void)path;
 #endif
     return 0;
+}
+
+/* A checkpoint of a few thousand ranks has more files than a process may have open where nobody
+   asks. */
+void files_allow(void)
+{
+#if !defined(_WIN32)
+    const rlim_t most = 65536;
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) != 0 || r.rlim_cur == RLIM_INFINITY || r.rlim_cur >= most)
+        return;
+    r.rlim_cur = r.rlim_max == RLIM_INFINITY || r.rlim_max > most ? most : r.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &r);        /* (without it files are closed and opened again) */
+#endif
 }
