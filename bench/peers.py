@@ -19,8 +19,11 @@ from pathlib import Path
 from sizes import measured, row
 
 ROUNDS = int(os.environ.get("BENCH_REPEATS") or 2)
-START = "import os, sys, time\n{imports}\nbegin, cpu = time.perf_counter(), sum(os.times()[:4])\n"
-END = "\nprint('took', time.perf_counter() - begin, sum(os.times()[:4]) - cpu, file=sys.stderr)\n"
+START = "import os, resource, sys, time\n{imports}\nbegin, cpu = time.perf_counter(), sum(os.times()[:4])\n"
+END = """
+most = max(resource.getrusage(x).ru_maxrss for x in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+print("took", time.perf_counter() - begin, sum(os.times()[:4]) - cpu, most * 1024, file=sys.stderr)
+"""
 SAME = """
 import sys, torch
 def flat(x, path=()):
@@ -82,11 +85,11 @@ def once(command, out):
     """Seconds, the processor's, most memory, most bytes of out's folder; or the message of what failed."""
     watch = Watch(out)
     (seconds, cpu), memory, status, said = measured([str(x) for x in command])
-    most, took = watch.end(), re.findall(r"^took (\S+) (\S+)$", said, re.M)
+    most, took = watch.end(), re.findall(r"^took (\S+) (\S+) (\S+)$", said, re.M)
     if status:
         return [x for x in said.splitlines() if x.strip() and not x.startswith("took")][-1:] or [f"exits {status}"]
     if took:
-        seconds, cpu = map(float, took[-1])
+        seconds, cpu, memory = map(float, took[-1])
     return seconds, cpu, memory, most
 
 

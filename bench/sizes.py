@@ -2,9 +2,9 @@
 """sizes.py TOOL DATA [CASE...]: what checkpoints of models of 405 billion parameters cost before a tensor is read.
 Each is written by frontier.py into DATA, looked at by `inspect`, `plan`, `rng --ranks 16384` and `lr`, and removed.
 BENCH_KEEP: they stay. Prints bench's tables. A chunk is a piece of a tensor in a file, of all ranks. Bytes of a chunk
-of the source: what `inspect` has in memory beyond `version`; of the target: what `plan` has beyond `inspect`; time of a
-chunk: that of `plan`, over the chunks of both. Of times the first column is the processor's, where that is less: on a
-machine that does other work.
+of the source: what `inspect` has in memory beyond an empty process; of the target: what `plan` has beyond `inspect`;
+time of a chunk: that of `plan`, over the chunks of both. Of more chunks of one kind also what each further one costs.
+Of times the first column is the processor's, where that is less: on a machine that does other work.
 
   dcp100k dcp1m dcp7m   TorchTitan of 32, 294, 2,048 ranks, planned for 24, 220, 1,536
   zero3                 DeepSpeed, ZeRO-3 of 1,024 ranks, planned for 768
@@ -12,12 +12,14 @@ machine that does other work.
   mega                  Megatron-LM, torch_dist of 1,024 ranks, planned for TP 4
 """
 
-import os, resource, shutil, subprocess, sys, tempfile, time
+import os, shutil, subprocess, sys, tempfile, time
 from pathlib import Path
 
 import frontier
 
 SECONDS, MEGABYTES, BYTES, MICROSECONDS = 15, 3000, 200, 1.5
+EMPTY = 2.5e6       # bytes that the tool has in memory without a checkpoint
+ROOM = {"dcp7m": 4, "dcp1m": 2}     # GiB
 # kind, ranks, what plan is asked for, ranks of the plan
 CASES = {
     "dcp100k": ("dcp", 32, ["--dp", "24"], 24),
@@ -39,7 +41,7 @@ def resident(pid):
 
 
 def measured(command):
-    """(The clock's seconds, the processor's), the most memory of it or of a child, exit status, its message."""
+    """(The clock's seconds, the processor's), the most memory, exit status, its message."""
     begin, memory, pid = time.monotonic(), 0, 0
     with tempfile.TemporaryFile() as said:
         child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
@@ -51,9 +53,8 @@ def measured(command):
         said.seek(0)
         text = said.read().decode(errors="replace")
     seconds = time.monotonic() - begin
-    unit, own = 1 if sys.platform == "darwin" else 1024, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    if not memory or use.ru_maxrss > own:       # else it is what this process had when it began the other
-        memory = max(memory, use.ru_maxrss * unit)
+    if not memory:
+        memory = use.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return (seconds, use.ru_utime + use.ru_stime), memory, child.returncode, text
 
 
@@ -63,14 +64,14 @@ def row(what, value, unit, limit):
     print(f"| {what} | {min(value, other):.3g} {unit} | {value:.3g} {unit} | {over} |", flush=True)
 
 
-def measure(tool, path, name):
+def measure(tool, path, name, before):
     kind, ranks, target, to_ranks = CASES[name]
     if not path.exists():
         frontier.write(kind, path, ranks)
     n, to = frontier.chunks(kind, ranks), frontier.chunks(kind, to_ranks)
     print(f"\n### {name}: {n:,} chunks, planned for {to:,}\n\n| figure | min | median | limit | median / limit |")
     print("|---|---|---|---|---|", flush=True)
-    base, done = measured([tool, "version"])[1], {}
+    done = {}
     for verb, *more in ["inspect"], ["plan", *target], ["rng", "--ranks", "16384"], ["lr"]:
         seconds, memory, status, said = measured([tool, verb, path, *more])
         what = " ".join([verb, *more])
@@ -80,20 +81,33 @@ def measure(tool, path, name):
         done[verb] = memory, seconds
         row(what, seconds, "s", SECONDS)
         row(what + ", memory", memory / 1e6, "MB", MEGABYTES)
-    if "inspect" in done:
-        row("memory of a chunk of the source", (done["inspect"][0] - base) / n, "B", BYTES)
-    if "inspect" in done and "plan" in done:
-        row("memory of a chunk of the target", (done["plan"][0] - done["inspect"][0]) / to, "B", BYTES)
-        each = tuple(s * 1e6 / (n + to) for s in done["plan"][1])
-        row("open and plan, a chunk", each, "us", MICROSECONDS)
+    if "inspect" not in done or "plan" not in done:
+        return None
+    whole = n, to, done["inspect"][0] - EMPTY, done["plan"][0] - done["inspect"][0], *done["plan"][1]
+    figures("", whole)
+    if kind == "dcp" and before:
+        figures(f", from {before[0]:,} to {n:,}", [a - b for a, b in zip(whole, before)])
+    return whole if kind == "dcp" else before
+
+
+def figures(what, whole):
+    n, to, source, target, *seconds = whole
+    row("memory of a chunk of the source" + what, source / n, "B", BYTES)
+    row("memory of a chunk of the target" + what, target / to, "B", BYTES)
+    row("open and plan, a chunk" + what, tuple(s * 1e6 / (n + to) for s in seconds), "us", MICROSECONDS)
 
 
 def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
+    before = None
     for name in sys.argv[3:] or CASES:
-        path = Path(sys.argv[2]) / name
-        measure(sys.argv[1], path, name)
+        path, room = Path(sys.argv[2]) / name, ROOM.get(name, 1)
+        free = shutil.disk_usage(path.parent).free / 2**30
+        if free < room:
+            print(f"\n{name}: not run, it wants {room} GiB of room in BENCH_DATA, there are {free:.1f}.", flush=True)
+            continue
+        before = measure(sys.argv[1], path, name, before)
         if not os.environ.get("BENCH_KEEP"):
             shutil.rmtree(path)
 
