@@ -12,6 +12,14 @@
 
 enum { BENCH_ARGS = 32 };
 
+/* The processor's seconds of the last command. */
+static double run_cpu;
+
+static double seconds_of(struct timeval t)
+{
+    return (double)t.tv_sec + 1e-6 * (double)t.tv_usec;
+}
+
 /* Runs a command, its standard output thrown away; seconds, or -1. */
 static double run(char *const *argv, long *peak)
 {
@@ -31,6 +39,7 @@ static double run(char *const *argv, long *peak)
     }
     if (wait4(pid, &status, 0, &use) != pid) return -1;
     t = bench_now() - t;
+    run_cpu = seconds_of(use.ru_utime) + seconds_of(use.ru_stime);
     if (peak) *peak = use.ru_maxrss;
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? t : -1;
 }
@@ -76,7 +85,7 @@ static void measure(char *work, char *tool, const char *name, char *src, char *c
 {
     char out[1024], copy[1024], text[256];
     char *convert[BENCH_ARGS], *plan[BENCH_ARGS], *cp[6];
-    bench_pair p;
+    bench_pair p, cpu;
     long peak = 0, high = 0, base = 0;
     int i, n = 0, m = 0, repeats = bench_repeats(5);
 
@@ -102,17 +111,20 @@ static void measure(char *work, char *tool, const char *name, char *src, char *c
     convert[n] = plan[m] = NULL;
     checked(plan, &base);
     memset(&p, 0, sizeof p);
+    memset(&cpu, 0, sizeof cpu);
     for (i = -1; i < (memory ? 0 : repeats); i++) { /* the first round is not counted */
-        double a, b;
+        double a, b, a_cpu;
         remove_tree(out);
         a = checked(convert, &peak);
+        a_cpu = run_cpu;
         if (peak > high) high = peak;
         remove_tree(out);
         if (memory) continue;
         remove_tree(copy);
         b = checked(cp, NULL);
-        remove_tree(copy);
         if (i >= 0) bench_pair_add(&p, a, b);
+        if (i >= 0) bench_pair_add(&cpu, a_cpu, run_cpu);
+        remove_tree(copy);
     }
     if (!memory) {
         snprintf(text, sizeof text, "%s: time", name);
@@ -121,6 +133,8 @@ static void measure(char *work, char *tool, const char *name, char *src, char *c
         bench_row(text, &p.b, 1, "s", 0);
         snprintf(text, sizeof text, "%s: time : cp", name);
         bench_pair_row(text, &p, 1.3);
+        snprintf(text, sizeof text, "%s: time of the processor : that of cp", name);
+        bench_pair_row(text, &cpu, 0);
     }
     snprintf(text, sizeof text, "%s%s%s: peak memory (plan: %.1f MiB)", name,
              memory ? ", --memory " : "", memory ? memory : "", (double)base / 1024);
