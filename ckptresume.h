@@ -334,6 +334,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(PART_INPUT,           E_REFUSED,     "an input has changed since a part was begun")          \
     X(PART_MISSING,         E_REFUSED,     "a part is not written to its end")                     \
     X(PART_RECORD,          E_MISMATCH,    "the record of a part is not what its run wrote")       \
+    X(PART_ANEW,            E_MISMATCH,    "what a run in one piece has left cannot be kept")      \
     X(PART_ELSEWHERE,       E_REFUSED,     "the parts' directory is not the one of this run")      \
     X(PART,                 E_MISMATCH,    "the file has one rank's part of a checkpoint")         \
     X(NOTHING,              E_MISMATCH,    "there is nothing to answer about")                     \
@@ -1469,8 +1470,9 @@ CKR_API ckr_result ckr_plan_write_end(ckr_plan *p, const char *path, ckr_error *
    on. Part 0 to n - 1 of equal bytes go into a directory beside the output, in any order and at any
    time, each by one process at a time (E_REFUSED, CKR_ITEM_OUTPUT_BUSY); a part that failed is
    written again alone. ckr_plan_commit, by one process when all parts are written, proves that they
-   are, and of this plan and of inputs that have not changed since; then `path` appears, byte for
-   byte what ckr_plan_write makes. Whatever fails, the parts stay until a commit succeeds or
+   are, and of this plan and of inputs that have not changed since (sizes and times), and that the
+   files there begin and end with what they should; then `path` appears, byte for byte what
+   ckr_plan_write makes. Whatever fails, the parts stay until a commit succeeds or
    ckr_plan_write or ckr_plan_begin begins anew. Not for checkpoints that were put.
 
    ckr_plan_begin is for processes that run at once (MPI): one calls it before all others, with a
@@ -1479,7 +1481,8 @@ CKR_API ckr_result ckr_plan_write_end(ckr_plan *p, const char *path, ckr_error *
 typedef struct ckr_parts {
     uint32_t n;                        /* at most 1,048,576, and no more than bytes of output */
     bool     go_on;                    /* what earlier runs of a part have written stays, where it
-                                          is read and found to be what their records tell     */
+                                          is read and found to be what their records tell. A run of
+                                          ckr_plan_write leaves none (log_fn: CKR_ITEM_PART_ANEW) */
     uint64_t nonce;                    /* 0: there was no ckr_plan_begin                      */
 } ckr_parts;
 CKR_API ckr_result ckr_plan_begin(ckr_plan *p, const char *path, const ckr_parts *parts,
@@ -36463,8 +36466,14 @@ static void ckr__parts_sweep(ckr__parts *x)
     if (!plan || !done || ckr__path_kind(c, x->temp) == CKR_FILE_ABSENT ||
         (io->lock_fn && io->lock_fn(io->user, x->temp, &lock)))
         return;
-    if (ckr__path_kind(c, plan) == CKR_FILE_ABSENT && ckr__path_kind(c, done) == CKR_FILE_ABSENT)
+    if (ckr__path_kind(c, plan) == CKR_FILE_ABSENT && ckr__path_kind(c, done) == CKR_FILE_ABSENT) {
+        ckr_error note = CKR_ZERO;
+        ckr__fail(&note, CKR_ITEM_PART_ANEW, x->temp, CKR_NO_OFFSET, NULL,
+                  "the run that was ended here wrote no records, so that nothing of it is kept: "
+                  "this one begins anew, and what it writes is kept");
+        if (x->of.go_on && c->env.log_fn) c->env.log_fn(c->env.user, &note);
         ckr__remove_tree(c, x->temp);
+    }
     if (lock) io->unlock_fn(io->user, lock);
 }
 

@@ -42,6 +42,15 @@ static bool heard(void *user, uint64_t done, uint64_t total)
     return ++told.n != told.at;
 }
 
+static unsigned long n_told_anew;
+
+static void told_anew(void *user, const ckr_error *what)
+{
+    (void)user;
+    bad_is(what->code, what, "log", bad(CKR_ITEM_PART_ANEW, TEMP, NOWHERE, ""));
+    n_told_anew++;
+}
+
 static void begin(const char *path)
 {
     const ckr_target none = CKR_ZERO;
@@ -74,6 +83,7 @@ static ckr_result process(verb v, uint32_t part, ckr_receipt *receipt)
     env = faulty_env(&fault, io);
     env.io.room_fn = io.room_fn;
     env.progress_fn = heard;
+    env.log_fn = told_anew;
     told.n = 0;
     told.done = told.total = 0;
     told.back = false;
@@ -499,6 +509,34 @@ static void late_bytes(void)
     t_check(watch.tensors < 5, __FILE__, __LINE__, "the commit wrote %lu times", watch.tensors);
 }
 
+/* The same in one step, where tensors are larger than a window, and their late bytes are written
+   and looked at by themselves. */
+static void late_of_windows(void)
+{
+    uint64_t sum;
+    memio_file *f;
+    size_t at;
+    plain(30001);
+    io.write_fn = watch_write;
+    to.dialect = "dcp";
+    of.n = 1;
+    max_bytes = 1 << 18;
+    sum = whole(NULL);
+    done(process(PART, 0, NULL), "part");
+    f = memio_find(&mem, PARTS "/out/__0_0.distcp");
+    if (!CHECK(f && f->size < 256 << 10)) return;
+    of.go_on = true;
+    for (at = 122000; at < 123300; at += 7) {      /* behind the first one               */
+        f->data[at] ^= 1;
+        done(process(PART, 0, NULL), "part");
+        t_check(fault.written > 0, __FILE__, __LINE__, "byte %lu was not seen", (unsigned long)at);
+    }
+    watch.tensors = 0;
+    done(process(COMMIT, 0, NULL), "commit");
+    CHECK_INT(watch.tensors, 0);
+    is_whole(sum, "late bytes of windows");
+}
+
 /* Parts have their records, and a file's begin, or an end that is not a tensor's, is not there: no
    output. */
 static void ends_lost(void)
@@ -660,7 +698,16 @@ static void after_a_run(void)
     begin(TP2);
     sum = whole(NULL);
     memio_put(&mem, TEMP "/model/file", "half", 4);
+    n_told_anew = 0;
+    of.go_on = true;                               /* with that, it is told that none stays   */
     done(process(PART, 0, NULL), "part 0");
+    CHECK_INT(n_told_anew, 1);
+    CHECK(!memio_find(&mem, TEMP));
+    of.go_on = false;
+    memio_remove(&mem, PARTS);
+    memio_put(&mem, TEMP "/model/file", "half", 4);
+    done(process(PART, 0, NULL), "part 0");
+    CHECK_INT(n_told_anew, 1);
     CHECK(!memio_find(&mem, TEMP));
     done(process(PART, 1, NULL), "part 1");
     done(process(PART, 2, NULL), "part 2");
@@ -1184,6 +1231,7 @@ int main(int argc, char **argv)
     RUN(verified);
     RUN(names_last);
     RUN(late_bytes);
+    RUN(late_of_windows);
     RUN(ends_lost);
     RUN(killed_at_the_name);
     RUN(named_and_failed);
