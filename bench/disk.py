@@ -11,7 +11,7 @@ import ctypes, mmap, os, shutil, statistics, subprocess, sys
 from pathlib import Path
 
 import gen
-from sizes import measured, row
+from measure import measured, row
 
 ROUNDS = int(os.environ.get("BENCH_REPEATS") or 3)
 

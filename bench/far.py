@@ -11,7 +11,7 @@ from pathlib import Path
 import frontier
 from frontier import Tensor, archive, crc_add, zeros_crc
 from gen import Zip
-from sizes import measured, row
+from measure import measured, row
 
 FAR = 1 << 41
 

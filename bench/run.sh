@@ -183,7 +183,10 @@ awk -F ' *[|] *' '
         if ($6 != "") lines = lines " (" ($5 == "" ? "" : "limit " $5 ": ") $6 ")"
         lines = lines "\n"
     }
-    END { printf "\n## Figures with a limit or a peer\n\n```%s```\n\n%s%d over their limit.\n", lines, rest, n }
+    END {
+        if (lines != "") printf "\n## Figures with a limit or a peer\n\n```%s```\n", lines
+        printf "\n%s%d over their limit.\n", rest, n
+    }
 ' "$build/report.md" >"$build/end.md"
 cat "$build/end.md" >>"$build/report.md"
 cat "$build/report.md"
