@@ -4,7 +4,8 @@ Each is written by frontier.py into DATA, looked at by `inspect`, `plan`, `rng -
 BENCH_KEEP: they stay. Prints bench's tables. A chunk is a piece of a tensor in a file, of all ranks. Bytes of a chunk
 of the source: what `inspect` has in memory beyond an empty process; of the target: what `plan` has beyond `inspect`;
 time of a chunk: that of `plan`, over the chunks of both. Of more chunks of one kind also what each further one costs.
-Of times the first column is the processor's, where that is less: on a machine that does other work.
+Of times the first column is the processor's, where that is less (on a machine that does other work); it is held against
+the limit.
 
   dcp100k dcp1m dcp7m   TorchTitan of 32, 294, 2,048 ranks, planned for 24, 220, 1,536
   zero3                 DeepSpeed, ZeRO-3 of 1,024 ranks, planned for 768
@@ -47,7 +48,7 @@ def measure(tool, path, name, before):
             print(f"| {what} | exits {status} | {said.strip().splitlines()[-1:]} | | |", flush=True)
             continue
         done[verb] = memory, seconds
-        row(what, seconds, "s", SECONDS)
+        row(what, seconds, "s", SECONDS, True)
         row(what + ", memory", memory / 1e6, "MB", MEGABYTES)
     if "inspect" not in done or "plan" not in done:
         return None
@@ -62,7 +63,7 @@ def figures(what, whole):
     n, to, source, target, *seconds = whole
     row("memory of a chunk of the source" + what, source / n, "B", BYTES)
     row("memory of a chunk of the target" + what, target / to, "B", BYTES)
-    row("open and plan, a chunk" + what, tuple(s * 1e6 / (n + to) for s in seconds), "us", MICROSECONDS)
+    row("open and plan, a chunk" + what, tuple(s * 1e6 / (n + to) for s in seconds), "us", MICROSECONDS, True)
 
 
 def main():
