@@ -941,6 +941,33 @@ static void many_ranks(void)
             (unsigned long long)(at[1] - at[0]) / 192);
 }
 
+/* A plan holds of a rank's files their names and sizes; what is in them is made when they are
+   written. */
+static void plan_of_many_ranks(void)
+{
+    static const struct { int from; int32_t zero; } rows[] = { { CUT, 3 }, { ALIGNED, 2 } };
+    size_t i;
+    int k;
+    for (i = 0; i < 2; i++) {
+        uint64_t peak[2] = { 0, 0 };
+        for (k = 0; k < 2; k++) {
+            ckr_error e;
+            job j;
+            memset(&j, 0, sizeof j);
+            j.t.topology.dp = k ? 1200 : 200;
+            j.t.topology.zero = rows[i].zero;
+            j.t.without = CKR_RNG;                     /* a rank's streams are its own       */
+            j.c = open_ok(in(rows[i].from));
+            if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e))
+                peak[k] = ckr_plan_info(j.p)->peak_bytes;
+            end(&j);
+        }
+        t_check(peak[0] && peak[1] - peak[0] < 4000 * 1000, __FILE__, __LINE__,
+                "zero %d: %llu bytes a rank", (int)rows[i].zero,
+                (unsigned long long)(peak[1] - peak[0]) / 1000);
+    }
+}
+
 /* What the receipt says of the output is what its reader finds: parameters cast from masters,
    masters made of parameters or left out, parameters that only masters stand for, names of a plain
    file. */
@@ -1446,6 +1473,7 @@ int main(int argc, char **argv)
     RUN(of_another_step);
     RUN(of_another_update);
     RUN(many_ranks);
+    RUN(plan_of_many_ranks);
     RUN(universal_parts);
     RUN(counters_disagree);
     RUN_LONG(digests);
