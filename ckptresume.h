@@ -92,7 +92,7 @@
    everything reached through them lives as long. A plan borrows its checkpoint. An opened
    checkpoint is immutable and may be read by any number of threads; a plan is written by one at a
    time. Hooks (ckr_env) for memory, files, threads, log and progress are copied at creation and
-   must be callable from worker threads.
+   must be callable from worker threads, those for files by several at a time, but for path_fn.
 
    Hostile input
    -------------
@@ -2869,10 +2869,16 @@ static ckr_result ckr__fail_with(ckr__ctx *c, ckr_item item, const char *file, c
     return ckr__fail_fmt(c, item, file, where, remedy, "%s", text ? text : ckr__item_text[item]);
 }
 
-/* Scratch: size 0 gives a valid pointer. NULL sets the error. */
+/* Scratch: size 0 gives a valid pointer. NULL is no error yet. */
+static void *ckr__heap_try(const ckr__ctx *c, size_t size)
+{
+    return c->env.alloc.alloc_fn(c->env.alloc.user, size ? size : 1, 16);
+}
+
+/* NULL sets the error. */
 static void *ckr__heap_alloc(ckr__ctx *c, size_t size)
 {
-    void *p = c->env.alloc.alloc_fn(c->env.alloc.user, size ? size : 1, 16);
+    void *p = ckr__heap_try(c, size);
     return p ? p : ckr__nomem(c);
 }
 
@@ -15393,13 +15399,35 @@ static bool ckr__dcp_assume(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_
     return !ckr__failed(d->c);
 }
 
+/* A side of a piece's slice that tells whether it is what it was taken for: what is before the
+   payload, or its tail. */
+typedef struct ckr__dcp_side { uint64_t at; uint32_t n; } ckr__dcp_side;
+
+static ckr__dcp_side ckr__dcp_side_of(const ckr__ctx *of, const ckr_piece *p, bool tail)
+{
+    const ckr__dcp_form *f = of->forms[p->_form - 1];
+    const uint64_t at = p->offset - f->head -
+                        (uint64_t)f->view.offset * ckr_dtype_size(f->view.dtype);
+    const ckr__dcp_side head = { at, f->head }, end = { at + f->length - f->tail, f->tail };
+    return tail ? end : head;
+}
+
+/* Is it as the form has it? What may differ is zeroed. */
+static bool ckr__dcp_side_holds(const ckr__dcp_form *f, bool tail, uint8_t *bytes)
+{
+    const uint32_t from = tail ? f->head : 0, n = tail ? f->tail : f->head;
+    for (uint32_t i = 0; i < f->n_masks; i++)
+        if (f->at[i] - from < n) memset(bytes + (f->at[i] - from), 0, f->size[i]);
+    return !memcmp(bytes, f->bytes + from, n);
+}
+
 /* Is the slice of a piece what it was taken for? Its bytes tell, or it is read as an archive. False
    sets *err. */
 static bool ckr__dcp_form_holds(const ckr__ctx *of, ckr_error *err, const ckr_piece *p)
 {
     const ckr__dcp_form *f = of->forms[p->_form - 1];
     const ckr_view *v = &f->view, *is;
-    const uint64_t at = p->offset - (uint64_t)v->offset * ckr_dtype_size(v->dtype) - f->head;
+    const uint64_t at = ckr__dcp_side_of(of, p, false).at;
     uint8_t bytes[2 * CKR__DCP_SIDE];
     ckr__ctx c = *of;
     ckr__doc doc;
@@ -15410,8 +15438,8 @@ static bool ckr__dcp_form_holds(const ckr__ctx *of, ckr_error *err, const ckr_pi
     if (ckr__file_read(&c, p->file, at, bytes, f->head) != CKR_OK ||
         ckr__file_read(&c, p->file, at + f->length - f->tail, bytes + f->head, f->tail) != CKR_OK)
         return false;
-    for (uint32_t i = 0; i < f->n_masks; i++) memset(bytes + f->at[i], 0, f->size[i]);
-    if (!memcmp(bytes, f->bytes, f->head + f->tail)) return true;
+    if (ckr__dcp_side_holds(f, false, bytes) && ckr__dcp_side_holds(f, true, bytes + f->head))
+        return true;
     bool same = ckr__torch_doc(&c, p->file, at, f->length, &doc) == CKR_OK &&
                 doc.root->kind == CKR_NODE_TENSOR;
     is = same ? doc.root->u.view : NULL;
@@ -29393,7 +29421,8 @@ typedef struct ckr__op {
 } ckr__op;
 
 /* A run of n elements that waits to be read: in the order of the files' bytes, not of the
-   destination's, in which neighbours of one file may lie far from each other. */
+   destination's, in which neighbours of one file may lie far from each other. `dst` NULL: a side of
+   n bytes of the slice that the op reads, its tail where l is 1, which is looked at. */
 typedef struct ckr__pending {
     const ckr__op *op;
     uint64_t a, l, n;
@@ -29546,6 +29575,278 @@ typedef struct ckr__gather {
     uint64_t  nan, inf;        /* elements                                              */
 } ckr__gather;
 
+/* How far behind p the first place is that lies to a line of cache as `at` does in its file. To any
+   other the copy out of the page cache is slower by a third; by two thirds where p is a few bytes
+   behind `at` within a page, so that every load waits for the store before it (bench/read). */
+static size_t ckr__misplaced(const uint8_t *p, uint64_t at)
+{
+    return (size_t)((at - (uint64_t)(uintptr_t)p) & (CKR__LINE - 1));
+}
+
+/* Storage that is far away: a call costs as much as CKR__FAR_CALL bytes, and many are answered at
+   once. So its files are read in blocks, by the lane that needs one first; others that need some of
+   it meanwhile wait, or take it where it is. A block is read where that costs less than to read
+   apart what is needed of it, and goes for another when nothing more of it is. */
+
+#define CKR__FAR_BLOCK ((uint64_t)1 << 22)
+#define CKR__FAR_CALL  ((uint64_t)1 << 19)
+#define CKR__FAR_OVER  ((uint64_t)1 << 12)     /* of the next: what begins in a block ends in it */
+
+typedef struct ckr__far_block {
+    uint8_t *bytes;            /* NULL: not used yet                                    */
+    uint32_t file, users;
+    uint64_t at, n, last;      /* n 0: none is in it; when it was asked for last        */
+    bool     reading;
+} ckr__far_block;
+
+/* Of a block: bytes that are asked for, as often as they are; that are still to be; runs of all. */
+typedef struct ckr__far_need { uint32_t all, left, runs; } ckr__far_need;
+
+typedef struct ckr__far ckr__far;
+
+#if !defined(CKPTRESUME_NO_THREADS) && !defined(_WIN32)
+struct ckr__far {
+    pthread_mutex_t lock;
+    pthread_cond_t read;       /* a block was                                           */
+    ckr__ctx *c;               /* allocates                                             */
+    const ckr__ctx *src;
+    uint64_t *first, n_needs;  /* by file: its first one in `needs`, and then their end  */
+    ckr__far_need *needs;
+    ckr__far_block *blocks;
+    uint32_t n_blocks;
+    uint64_t clock;
+    bool     waits;            /* lanes are threads of ours, so that one can wait for another */
+    uint64_t next;             /* window that is handed out next                        */
+};
+
+/* Bytes of a block's memory. */
+static size_t ckr__far_room(void)
+{
+    return (size_t)(CKR__FAR_BLOCK + CKR__FAR_OVER + CKR__LINE);
+}
+
+static void ckr__far_free(ckr__far *f)
+{
+    if (!f) return;
+    for (uint32_t i = 0; f->blocks && i < f->n_blocks; i++)
+        ckr__heap_free(f->c, f->blocks[i].bytes, ckr__far_room());
+    ckr__heap_free(f->c, f->blocks, f->n_blocks * sizeof *f->blocks);
+    ckr__heap_free(f->c, f->needs, (size_t)f->n_needs * sizeof *f->needs);
+    ckr__heap_free(f->c, f->first, ((size_t)f->src->n_files + 1) * sizeof *f->first);
+    pthread_cond_destroy(&f->read);
+    pthread_mutex_destroy(&f->lock);
+    ckr__heap_free(f->c, f, sizeof *f);
+}
+
+static ckr__far *ckr__far_make(ckr__ctx *c, const ckr__ctx *src, uint32_t n_blocks)
+{
+    const size_t n = src->n_files;
+    ckr__far *f = (ckr__far *)ckr__heap_alloc(c, sizeof *f);
+    if (!f) return NULL;
+    memset(f, 0, sizeof *f);
+    if (pthread_mutex_init(&f->lock, NULL) != 0 || pthread_cond_init(&f->read, NULL) != 0) {
+        ckr__heap_free(c, f, sizeof *f);
+        ckr__nomem(c);
+        return NULL;
+    }
+    f->c = c;
+    f->src = src;
+    f->n_blocks = n_blocks;
+    f->waits = c->env.parallel.for_fn == ckr__os_for;
+    f->first = (uint64_t *)ckr__heap_alloc(c, (n + 1) * sizeof *f->first);
+    for (size_t i = 0; f->first && i <= n; i++) {
+        f->first[i] = f->n_needs;
+        if (i < n) f->n_needs += src->files[i].size / CKR__FAR_BLOCK + 1;
+    }
+    f->blocks = (ckr__far_block *)ckr__heap_alloc(c, n_blocks * sizeof *f->blocks);
+    if (f->blocks) memset(f->blocks, 0, n_blocks * sizeof *f->blocks);
+    if (f->first)
+        f->needs = (ckr__far_need *)ckr__heap_alloc(c, (size_t)f->n_needs * sizeof *f->needs);
+    if (f->blocks && f->needs) return f;
+    ckr__far_free(f);
+    return NULL;
+}
+
+/* Other windows than before will be asked for; that many are handed out. */
+static void ckr__far_anew(ckr__far *f, uint64_t first)
+{
+    memset(f->needs, 0, (size_t)f->n_needs * sizeof *f->needs);
+    f->next = first;
+}
+
+/* Bytes that are in a block, at most. */
+static uint64_t ckr__far_size(const ckr__far *f, uint32_t file, uint64_t block, uint64_t most)
+{
+    const uint64_t size = f->src->files[file].size, at = block * CKR__FAR_BLOCK;
+    return size <= at ? 0 : ckr__min_u64(size - at, most);
+}
+
+/* Does it cost less to read it than what is needed of it, run by run? */
+static bool ckr__far_worth(const ckr__far *f, uint32_t file, uint64_t block)
+{
+    const ckr__far_need *x = &f->needs[f->first[file] + block];
+    return x->left && x->left + (double)x->runs * CKR__FAR_CALL * x->left / x->all >=
+                          (double)(ckr__far_size(f, file, block, CKR__FAR_BLOCK) + CKR__FAR_CALL);
+}
+
+/* An op will be asked for. */
+static void ckr__far_plan(ckr__far *f, const ckr__op *op)
+{
+    const uint32_t file = op->pa->file;
+    const uint64_t run = (uint64_t)op->run * ckr_dtype_size(op->pa->dtype);
+    uint64_t runs = 1, span = run;
+    if (file == CKR_NO_FILE || !run) return;
+    for (uint32_t i = 0; i < op->n_dims; i++) {
+        runs *= (uint64_t)op->count[i];
+        span += (uint64_t)(op->count[i] - 1) * (uint64_t)op->a[i];
+    }
+    const uint64_t end = op->at_a + span, first = op->at_a / CKR__FAR_BLOCK,
+                   n = (end - 1) / CKR__FAR_BLOCK + 1 - first;
+    for (uint64_t i = first; i < first + n && f->first[file] + i < f->first[file + 1]; i++) {
+        ckr__far_need *x = &f->needs[f->first[file] + i];
+        const uint64_t at = i * CKR__FAR_BLOCK, lo = op->at_a > at ? op->at_a : at,
+                       hi = ckr__min_u64(end, (i + 1) * CKR__FAR_BLOCK),
+                       bytes = op->n_dims ? runs * run / n : hi - lo;
+        x->all = x->left = (uint32_t)ckr__min_u64(x->all + bytes, UINT32_MAX);
+        x->runs = (uint32_t)ckr__min_u64(x->runs + (runs - 1) / n + 1, UINT32_MAX);
+    }
+}
+
+/* The one that is to go for another: whose memory is there and is not needed, then one without,
+   then one that nobody has asked for in a long time. NULL: none, so that those that are needed stay
+   where more are than there is room for. */
+static ckr__far_block *ckr__far_victim(ckr__far *f)
+{
+    ckr__far_block *best = NULL;
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < f->n_blocks; i++) {
+        ckr__far_block *b = &f->blocks[i];
+        const bool done = !b->n || f->needs[f->first[b->file] + b->at].left < CKR__DIRECT;
+        const uint64_t at = b->last + (done ? b->bytes ? 0 : UINT64_MAX / 4 : UINT64_MAX / 2);
+        if (b->users || at >= least || (!done && f->clock - b->last < 16 * (uint64_t)f->n_blocks))
+            continue;
+        best = b;
+        least = at;
+    }
+    return best;
+}
+
+/* A block that is there or, with `may`, is worth it, for one more user; NULL: it is read apart, or
+   *busy. */
+static ckr__far_block *ckr__far_take(ckr__far *f, uint32_t file, uint64_t at, bool may, bool wait,
+                                     bool *busy)
+{
+    ckr__far_block *b = NULL;
+    bool read = false;
+    *busy = false;
+    pthread_mutex_lock(&f->lock);
+    for (;;) {
+        for (uint32_t i = 0; i < f->n_blocks && !b; i++)
+            if (f->blocks[i].n && f->blocks[i].file == file && f->blocks[i].at == at)
+                b = &f->blocks[i];
+        if (!b || !b->reading || !f->waits) break;
+        *busy = !wait;
+        if (*busy) break;
+        pthread_cond_wait(&f->read, &f->lock);
+        b = NULL;
+    }
+    if (b && b->reading) b = NULL;
+    else if (!b && may && ckr__far_worth(f, file, at) && (b = ckr__far_victim(f)) != NULL) {
+        read = true;
+        b->file = file;
+        b->at = at;
+        b->n = ckr__far_size(f, file, at, CKR__FAR_BLOCK + CKR__FAR_OVER);
+        b->reading = true;
+    }
+    if (b) b->users++;
+    if (b) b->last = ++f->clock;
+    pthread_mutex_unlock(&f->lock);
+    if (!read) return b;
+    const ckr__ctx *c = f->src;
+    if (!b->bytes) b->bytes = (uint8_t *)ckr__heap_try(f->c, ckr__far_room());
+    const uint64_t from = at * CKR__FAR_BLOCK;
+    const bool ok = b->bytes && !c->env.io.read_fn(c->env.io.user, c->files[file].handle, from,
+                                                   b->bytes + ckr__misplaced(b->bytes, from),
+                                                   (size_t)b->n);
+    pthread_mutex_lock(&f->lock);
+    b->reading = false;
+    if (!ok) {                 /* who needs some of it reads that, and tells             */
+        b->n = 0;
+        b->users--;
+        f->needs[f->first[file] + at].left = 0;
+    }
+    pthread_cond_broadcast(&f->read);
+    pthread_mutex_unlock(&f->lock);
+    return ok ? b : NULL;
+}
+
+/* So many bytes of a block were had, by a user of it who leaves, or apart. */
+static void ckr__far_had(ckr__far *f, const ckr__far_block *user, uint32_t file, uint64_t at,
+                         uint64_t n)
+{
+    ckr__far_need *x = &f->needs[f->first[file] + at];
+    pthread_mutex_lock(&f->lock);
+    if (user) f->blocks[user - f->blocks].users--;
+    if (f->first[file] + at < f->first[file + 1])
+        x->left -= (uint32_t)ckr__min_u64(n, x->left);
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* The next number below n; n: there is none. */
+static uint64_t ckr__far_next(ckr__far *f, uint64_t n)
+{
+    pthread_mutex_lock(&f->lock);
+    const uint64_t i = f->next < n ? f->next++ : n;
+    pthread_mutex_unlock(&f->lock);
+    return i;
+}
+#else
+static size_t ckr__far_room(void)
+{
+    return 0;
+}
+
+static void ckr__far_free(ckr__far *f)
+{
+    (void)f;
+}
+
+static ckr__far *ckr__far_make(ckr__ctx *c, const ckr__ctx *src, uint32_t n_blocks)
+{
+    (void)c, (void)src, (void)n_blocks;
+    return NULL;
+}
+
+static void ckr__far_anew(ckr__far *f, uint64_t first)
+{
+    (void)f, (void)first;
+}
+
+static void ckr__far_plan(ckr__far *f, const ckr__op *op)
+{
+    (void)f, (void)op;
+}
+
+static ckr__far_block *ckr__far_take(ckr__far *f, uint32_t file, uint64_t at, bool may, bool wait,
+                                     bool *busy)
+{
+    (void)f, (void)file, (void)at, (void)may, (void)wait, (void)busy;
+    return NULL;
+}
+
+static void ckr__far_had(ckr__far *f, const ckr__far_block *user, uint32_t file, uint64_t at,
+                         uint64_t n)
+{
+    (void)f, (void)user, (void)file, (void)at, (void)n;
+}
+
+static uint64_t ckr__far_next(ckr__far *f, uint64_t n)
+{
+    (void)f;
+    return n;
+}
+#endif
+
 /* What a worker owns: scratch, digest sums of every tensor, its error. */
 typedef struct ckr__lane {
     const ckr__ctx *src, *other;   /* of pa and pb                                      */
@@ -29557,6 +29858,11 @@ typedef struct ckr__lane {
     ckr__pending *runs;        /* at most max_runs, or NULL: none waits                 */
     uint32_t   n_runs, max_runs;
     uint64_t   reach;          /* how far what waits goes on in the file; 0: not known  */
+    ckr__far  *far;            /* blocks of files that all lanes have, or NULL           */
+    const ckr__far_block *mine;                /* the one that this lane reads in, or NULL    */
+    uint64_t   had;            /* bytes of it                                           */
+    bool       alone;          /* it reads no blocks itself                             */
+    uint32_t   number, of;     /* which lane it is                                       */
     uint8_t   *temp;           /* CKR__RUN_PART bytes twice, for casts and comparison     */
     uint64_t (*sums)[2];       /* [tensor index][2], or NULL: no digest                 */
     ckr__gather *gather;       /* what takes the sums instead, and more                 */
@@ -29572,14 +29878,6 @@ typedef struct ckr__lane {
                                   first one, as the second one is stored                */
     ckr__apart apart;
 } ckr__lane;
-
-/* How far behind p the first place is that lies to a line of cache as `at` does in its file. To any
-   other the copy out of the page cache is slower by a third; by two thirds where p is a few bytes
-   behind `at` within a page, so that every load waits for the store before it (bench/read). */
-static size_t ckr__misplaced(const uint8_t *p, uint64_t at)
-{
-    return (size_t)((at - (uint64_t)(uintptr_t)p) & (CKR__LINE - 1));
-}
 
 /* n bytes of an open file into memory, every bound checked. */
 static bool ckr__lane_read(ckr__lane *w, int side, const ckr_piece *p, uint64_t at, uint8_t *dst,
@@ -29610,6 +29908,47 @@ static uint64_t ckr__ahead(const ckr__lane *w, int side, uint32_t file, uint64_t
 /* The memory of boxes that another process holds. */
 static const uint8_t ckr__elsewhere[1] = { 0 };
 
+static uint64_t ckr__pending_end(const ckr__pending *r)
+{
+    return r->a + r->n * (r->dst ? ckr_dtype_size(r->op->pa->dtype) : 1);
+}
+
+static void ckr__far_leave(ckr__lane *w)
+{
+    if (w->mine) ckr__far_had(w->far, w->mine, w->mine->file, w->mine->at, w->had);
+    w->mine = NULL;
+    w->had = 0;
+}
+
+/* The lane reads in the block that has a byte, where there is one. False: another lane is about to
+   read it. Before it waits for that it reads one of those behind, which will be asked for next. */
+static bool ckr__far_enter(ckr__lane *w, uint32_t file, uint64_t at, bool wait)
+{
+    const uint64_t size = w->src->files[file].size, k = at / CKR__FAR_BLOCK;
+    bool busy = false, other;
+    ckr__far_leave(w);
+    if (at >= size) return true;
+    w->mine = ckr__far_take(w->far, file, k, !w->alone, false, &busy);
+    for (uint64_t i = k + 1; wait && busy && i <= k + 4; i++) {
+        if (i < k + 4 && i <= (size - 1) / CKR__FAR_BLOCK) {
+            const ckr__far_block *b = ckr__far_take(w->far, file, i, !w->alone, false, &other);
+            if (b) ckr__far_had(w->far, b, file, i, 0);
+        }
+        w->mine = ckr__far_take(w->far, file, k, !w->alone, i == k + 4, &busy);
+    }
+    return !busy;
+}
+
+/* n bytes in the lane's block, or NULL. */
+static const uint8_t *ckr__far_bytes(const ckr__lane *w, uint32_t file, uint64_t at, uint64_t n)
+{
+    const ckr__far_block *b = w->mine;
+    const uint64_t from = b ? b->at * CKR__FAR_BLOCK : 0;
+    return b && b->file == file && at >= from && ckr__range_ok(at - from, n, b->n)
+               ? b->bytes + ckr__misplaced(b->bytes, from) + (at - from)
+               : NULL;
+}
+
 /* n bytes (at most CKR__RUN_PART) of a piece's source, the first of `want`; NULL after an error.
    Files are read, never mapped: a page fault costs more than the copy that it saves, and pages of a
    mapping count as the process's memory. */
@@ -29631,6 +29970,13 @@ static const uint8_t *ckr__fetch(ckr__lane *w, int side, const ckr_piece *p, uin
     if (w->block_file[side] == p->file && at >= from &&
         ckr__range_ok(at - from, n, w->block_n[side]))
         return block + (at - from);
+    const uint8_t *in = side == 0 && w->far ? ckr__far_bytes(w, p->file, at, n) : NULL;
+    if (!in && side == 0 && w->far) {
+        ckr__far_enter(w, p->file, at, true);
+        in = ckr__far_bytes(w, p->file, at, n);
+    }
+    if (in) w->had += n;
+    if (in) return in;
     uint64_t size = c->files[p->file].size;
     want = ckr__ahead(w, side, p->file, at, want);
     if (at < size && want > size - at) want = size - at;
@@ -29886,7 +30232,7 @@ static bool ckr__run_copy(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t 
     const uint64_t el = ckr_dtype_size(op->logical), most = ea > el ? ea : el;
     const uint64_t as = w->gather ? ckr_dtype_size(w->gather->as) : 0, other = as > ed ? as : ed;
     const int64_t step = (int64_t)(CKR__RUN_PART / (most > other ? most : other));
-    if (ckr__run_direct(op, dst, (uint64_t)n * ea))
+    if (!w->mine && ckr__run_direct(op, dst, (uint64_t)n * ea))
         return ckr__run_read(w, op, a, l, dst, (uint64_t)n * ea);
     while (n > 0) {
         /* from one multiple of the step to the next, as the digest's blocks lie */
@@ -29932,32 +30278,93 @@ static void ckr__runs_sort(ckr__pending *r, uint32_t n)
         }
 }
 
-/* Runs what waits: neighbours in a file are read at once, with what little lies between them. */
-static bool ckr__runs_flush(ckr__lane *w)
+/* A side of a slice that was taken to be like others: of what it is part of anything was read at
+   most to where it waits to be written. */
+static bool ckr__run_look(ckr__lane *w, const ckr__pending *r)
+{
+    const ckr_piece *p = r->op->pa;
+    uint8_t bytes[CKR__DCP_SIDE];
+    const uint8_t *s = ckr__fetch(w, 0, p, r->a, r->n, r->n);
+    if (!s) return false;
+    memcpy(bytes, s, (size_t)r->n);
+    w->had -= ckr__min_u64(r->n, w->had);      /* it is beside what is needed            */
+    return ckr__dcp_side_holds(w->src->forms[p->_form - 1], r->l != 0, bytes) ||
+           ckr__dcp_form_holds(w->src, &w->err, p);
+}
+
+/* Runs what waits from number i to `end`: neighbours in a file are read at once, with what little
+   lies between them. */
+static bool ckr__runs_near(ckr__lane *w, uint32_t i, uint32_t end)
 {
     /* a call of the caller's own may go to a network */
-    const uint64_t gap = (w->src->env.io.read_fn == ckr__os_read ? 8 : 32) * CKR__NEAR;
-    const uint32_t n = w->n_runs;
-    uint32_t last = 0;         /* of the neighbours                                     */
+    const uint64_t gap = w->far                                      ? CKR__FAR_CALL / 2
+                         : w->src->env.io.read_fn == ckr__os_read ? 8 * CKR__NEAR
+                                                                  : 32 * CKR__NEAR;
+    uint32_t next = i;         /* behind the neighbours                                  */
     bool ok = true;
-    ckr__runs_sort(w->runs, n);
-    for (uint32_t i = 0; i < n && ok; i++) {
+    for (; i < end && ok; i++) {
         const ckr__pending *r = &w->runs[i];
-        if (i == 0 || i > last) {
-            w->reach = r->a + r->n * ckr_dtype_size(r->op->pa->dtype);
-            for (last = i; last + 1 < n; last++) {
-                const ckr__pending *next = r + (last + 1 - i);
-                const uint64_t end = next->a + next->n * ckr_dtype_size(next->op->pa->dtype);
-                if (next->op->pa->file != r->op->pa->file ||
-                    (next->a > w->reach && next->a - w->reach > gap) || end - r->a > w->most)
+        if (i == next) {
+            w->reach = ckr__pending_end(r);
+            for (next++; next < end; next++) {
+                const ckr__pending *x = &w->runs[next];
+                const uint64_t e = ckr__pending_end(x);
+                if (x->op->pa->file != r->op->pa->file ||
+                    (x->a > w->reach && x->a - w->reach > gap) || e - r->a > w->most)
                     break;
-                if (end > w->reach) w->reach = end;
+                if (e > w->reach) w->reach = e;
             }
         }
-        ok = ckr__run_copy(w, r->op, r->a, r->l, r->dst, (int64_t)r->n);
+        ok = r->dst ? ckr__run_copy(w, r->op, r->a, r->l, r->dst, (int64_t)r->n)
+                    : ckr__run_look(w, r);
     }
-    w->n_runs = 0;
     w->reach = 0;
+    return ok;
+}
+
+/* Number of the first behind i that is of another block. */
+static uint32_t ckr__runs_block(const ckr__lane *w, uint32_t i)
+{
+    const ckr__pending *r = &w->runs[i];
+    const uint64_t block = r->a / CKR__FAR_BLOCK;
+    while (++i < w->n_runs && w->runs[i].op->pa->file == r->op->pa->file &&
+           w->runs[i].a / CKR__FAR_BLOCK == block) {}
+    return i;
+}
+
+/* Block by block. Lanes begin at different ones, and leave those for later that others are about to
+   read, so that they do not wait all for the same. */
+static bool ckr__runs_far(ckr__lane *w)
+{
+    const uint32_t n = w->n_runs, from = (uint32_t)((uint64_t)n * w->number / w->of);
+    uint32_t first = 0, e;
+    bool ok = true;
+    while (n && (e = ckr__runs_block(w, first)) <= from) first = e;
+    for (uint32_t pass = 0; pass < 2; pass++)
+        for (uint32_t k = 0, i = first; k < n && ok; k += e - i, i = e < n ? e : 0) {
+            const uint32_t file = w->runs[i].op->pa->file;
+            uint64_t n_bytes = 0;
+            e = ckr__runs_block(w, i);
+            if (!w->runs[i].n || !ckr__far_enter(w, file, w->runs[i].a, pass > 0)) continue;
+            const bool apart = !w->mine;
+            ok = ckr__runs_near(w, i, e);
+            for (uint32_t x = i; x < e; x++) {
+                if (w->runs[x].dst) n_bytes += ckr__pending_end(&w->runs[x]) - w->runs[x].a;
+                w->runs[x].n = 0;
+            }
+            ckr__far_leave(w);
+            if (apart) ckr__far_had(w->far, NULL, file, w->runs[i].a / CKR__FAR_BLOCK, n_bytes);
+        }
+    return ok;
+}
+
+/* Runs all that waits. */
+static bool ckr__runs_flush(ckr__lane *w)
+{
+    ckr__runs_sort(w->runs, w->n_runs);
+    const bool ok = w->far ? ckr__runs_far(w) : ckr__runs_near(w, 0, w->n_runs);
+    ckr__far_leave(w);
+    w->n_runs = 0;
     return ok;
 }
 
@@ -29965,22 +30372,38 @@ static bool ckr__runs_flush(ckr__lane *w)
 static bool ckr__run_waits(const ckr__lane *w, const ckr__op *op, const uint8_t *dst,
                            uint64_t bytes)
 {
-    return w->runs && dst && op->pa->file != CKR_NO_FILE && bytes < CKR__DIRECT &&
+    return w->runs && dst && op->pa->file != CKR_NO_FILE && (w->far || bytes < CKR__DIRECT) &&
            (!op->n_dims || bytes >= 1024);
 }
 
-static bool ckr__run_any(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst,
-                         int64_t n)
+static bool ckr__run_wait(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst,
+                          uint64_t n)
 {
-    if (!ckr__run_waits(w, op, dst, (uint64_t)n * ckr_dtype_size(op->pa->dtype)))
-        return ckr__run_copy(w, op, a, l, dst, n);
     if (w->n_runs == w->max_runs && !ckr__runs_flush(w)) return false;
     ckr__pending *r = &w->runs[w->n_runs++];
     r->op = op;
     r->a = a;
     r->l = l;
-    r->n = (uint64_t)n;
+    r->n = n;
     r->dst = dst;
+    return true;
+}
+
+static bool ckr__run_any(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst,
+                         int64_t n)
+{
+    const uint64_t e = ckr_dtype_size(op->pa->dtype);
+    if (!ckr__run_waits(w, op, dst, (uint64_t)n * e))
+        return ckr__run_copy(w, op, a, l, dst, n);
+    while (n > 0) {            /* what begins in one block at a time                     */
+        const uint64_t in = (CKR__FAR_BLOCK - a % CKR__FAR_BLOCK + e - 1) / e,
+                       part = w->far ? ckr__min_u64((uint64_t)n, in) : (uint64_t)n;
+        if (!ckr__run_wait(w, op, a, l, dst, part)) return false;
+        a += part * e;
+        l += part * ckr_dtype_size(op->logical);
+        dst += part * ckr_dtype_size(op->dtype);
+        n -= (int64_t)part;
+    }
     return true;
 }
 
@@ -30196,10 +30619,19 @@ static bool ckr__op_walk(ckr__lane *w, const ckr__op *op, uint32_t axis, const u
     return true;
 }
 
-/* A piece that was taken to be like others is, before anything of it is used. */
-static bool ckr__lane_sees(ckr__lane *w, int side, const ckr_piece *p)
+/* A piece that was taken to be like others is, before anything of it is used; or, where runs wait,
+   once the first of an op's bytes does, so that what is looked at is read with what it is of. */
+static bool ckr__lane_sees(ckr__lane *w, int side, const ckr__op *op, bool first)
 {
-    if (!p || !p->_form || w->seen[side] == p) return true;
+    const ckr_piece *p = side ? op->pb : op->pa;
+    if (!p || !p->_form) return true;
+    if (w->runs && !side) {
+        const ckr__dcp_side head = ckr__dcp_side_of(w->src, p, false),
+                            tail = ckr__dcp_side_of(w->src, p, true);
+        return !first || (ckr__run_wait(w, op, head.at, 0, NULL, head.n) &&
+                          ckr__run_wait(w, op, tail.at, 1, NULL, tail.n));
+    }
+    if (w->seen[side] == p) return true;
     if (!ckr__dcp_form_holds(side ? w->other : w->src, &w->err, p)) return false;
     w->seen[side] = p;
     return true;
@@ -30209,7 +30641,7 @@ static bool ckr__op_run(ckr__lane *w, const ckr__op *op, uint64_t w0, uint64_t w
 {
     const uint64_t at[4] = { op->at_a, op->at_b, op->at_d, op->at_l };
     if (op->at_d >= w1 || op->at_d + op->span[0] <= w0) return true;
-    return ckr__lane_sees(w, 0, op->pa) && ckr__lane_sees(w, 1, op->pb) &&
+    return ckr__lane_sees(w, 0, op, op->at_d >= w0) && ckr__lane_sees(w, 1, op, true) &&
            ckr__op_walk(w, op, 0, at, w0, w1, dst);
 }
 
@@ -30222,6 +30654,7 @@ typedef struct ckr__crew {
     uint32_t   n;
     uint64_t   n_tensors;      /* of the digest sums                                    */
     ckr__digest_tables *tables;
+    ckr__far  *far;            /* or NULL                                               */
     bool       aside;          /* what it compares counts for nothing in the progress    */
 } ckr__crew;
 
@@ -30235,6 +30668,7 @@ static void ckr__crew_free(ckr__crew *w)
         ckr__heap_free(w->c, l->runs, l->max_runs * sizeof *l->runs);
         ckr__heap_free(w->c, l->sums, (size_t)w->n_tensors * sizeof *l->sums);
     }
+    ckr__far_free(w->far);
     ckr__heap_free(w->c, w->lanes, w->n * sizeof *w->lanes);
     ckr__heap_free(w->c, w->tables, sizeof *w->tables);
     memset(w, 0, sizeof *w);
@@ -30279,6 +30713,25 @@ static ckr_result ckr__crew_small(ckr__crew *w, ckr__ctx *c, uint32_t n, const c
 nomem:
     ckr__crew_free(w);
     return CKR_E_NOMEM;
+}
+
+/* How many blocks of far storage such lanes have together; 0: none. A caller's hooks may go to a
+   network. */
+static uint32_t ckr__far_blocks(const ckr__ctx *c)
+{
+    return ckr__far_room() && c->env.io.read_fn != ckr__os_read ? 2 * c->env.parallel.n_threads : 0;
+}
+
+/* The lanes share n blocks. */
+static bool ckr__crew_far(ckr__crew *w, const ckr__ctx *src, uint32_t n)
+{
+    w->far = n ? ckr__far_make(w->c, src, n) : NULL;
+    for (uint32_t i = 0; i < w->n; i++) {
+        w->lanes[i].far = w->far;
+        w->lanes[i].number = i;
+        w->lanes[i].of = w->n;
+    }
+    return !n || w->far;
 }
 
 /* A cap on buffers under what one worker needs. */
@@ -32636,6 +33089,7 @@ struct ckr_plan {
     ckr__swaps      swaps;     /* pieces that were found wrong                           */
     int8_t         *sorted;    /* of each of the source's tensors: see ckr__pieces_axis    */
     bool            mended;    /* the report tells which copies are taken for others       */
+    uint32_t        n_far;     /* blocks of what is read, that all lanes share               */
 };
 
 /* >>plan.rng ------------------------------------------------------------------ */
@@ -33304,7 +33758,7 @@ static ckr_result ckr__plan_refused(ckr__ctx *c, const ckr_plan *p)
 #define CKR__BATCH 128         /* files open at a time                                    */
 
 typedef struct ckr__win {      /* one task: bytes [begin, end) of an output file        */
-    uint32_t file;
+    uint32_t file, many;       /* many: smaller pieces than most of its file              */
     uint64_t begin, end;
     uint32_t crc[2]; /* of the entry that comes in over the left edge, of the one that goes
                                   out over the right (an entry over both is the first)    */
@@ -33567,7 +34021,7 @@ static ckr_result ckr__plan_count(ckr_plan *p)
     beside += need + CKR__ARENA_CHUNK + (need < (4 << 20) ? need : 4 << 20);
     /* a worker that writes has its window and what is beside it, and three lists of sums */
     facts->peak_bytes =
-        p->src->ctx.arena_bytes + c->arena_bytes + beside +
+        p->src->ctx.arena_bytes + c->arena_bytes + beside + p->n_far * (uint64_t)ckr__far_room() +
         c->env.parallel.n_threads * (facts->window_bytes + CKR__RUNS(facts->window_bytes) +
                                      CKR__BESIDE + sizeof(ckr__lane) +
                                      48 * (p->src->state.n_tensors + 1));
@@ -33622,6 +34076,8 @@ static ckr_result ckr__plan_window(ckr_plan *p, uint64_t max_bytes)
         while (*lanes > 1 && max_bytes / *lanes < fixed + least) --*lanes;
         w = (max_bytes / *lanes - fixed) / 33 * 32 & ~(uint64_t)4095;
     }
+    p->n_far = ckr__far_blocks(&p->ctx);
+    if (max_bytes && w < CKR__WINDOW + 2 * ckr__far_room() * 33 / 32) p->n_far = 0;
     p->facts.window_bytes = w < CKR__WINDOW ? w : CKR__WINDOW;
     return CKR_OK;
 }
@@ -34775,6 +35231,9 @@ typedef struct ckr__write {
     uint64_t         first_file, n_batch;
     ckr__win        *wins;
     uint64_t         n_wins, cap_wins, bytes;    /* of that batch                       */
+    uint64_t         first_win[CKR__BATCH + 1];  /* by its file, and the end             */
+    uint64_t        *order, cap_order;           /* numbers of windows, where others are done
+                                                    together than lie behind each other  */
     ckr__buf        *crcs;     /* takes those of what is in the windows, or NULL         */
     ckr__place       begin, end;                 /* what is written: all, or a step     */
     bool             shared;   /* with other processes: late bytes of a step alone       */
@@ -34867,18 +35326,25 @@ static bool ckr__win_fill(ckr__write *w, ckr__lane *l, const ckr__image *img, co
     return w->verify || ckr__runs_flush(l);
 }
 
-/* The archive of a file's byte; *at: where it begins. */
-static ckr__image *ckr__part_find(const ckr__out_file *f, uint64_t byte, uint64_t *at)
+/* Number of the archive that has a file's byte. */
+static uint64_t ckr__part_number(const ckr__out_file *f, uint64_t byte)
 {
-    ckr__image *img = (ckr__image *)f->image;
-    uint64_t lo = 0, hi = img->n_parts;
+    uint64_t lo = 0, hi = ((const ckr__image *)f->image)->n_parts;
     while (hi - lo > 1) {
         const uint64_t mid = lo + (hi - lo) / 2;
         if (f->parts[mid]->at <= byte) lo = mid;
         else hi = mid;
     }
-    *at = img->n_parts ? f->parts[lo]->at : 0;
-    return img->n_parts ? img->parts[lo] : img;
+    return lo;
+}
+
+/* The archive of a file's byte; *at: where it begins. */
+static ckr__image *ckr__part_find(const ckr__out_file *f, uint64_t byte, uint64_t *at)
+{
+    ckr__image *img = (ckr__image *)f->image;
+    const uint64_t i = ckr__part_number(f, byte);
+    *at = img->n_parts ? f->parts[i]->at : 0;
+    return img->n_parts ? img->parts[i] : img;
 }
 
 /* Does a window hold a late segment, and all that it tells of? Then it is written with it. */
@@ -34951,6 +35417,13 @@ static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
     if (sys) ckr__fail_io(&l->err, CKR_ITEM_IO_WRITE, w->files.list[win->file], sys);
 }
 
+/* The bytes [*lo, *hi) of a file between w->begin and w->end. */
+static void ckr__write_range(const ckr__write *w, uint64_t file, uint64_t *lo, uint64_t *hi)
+{
+    *lo = file == w->begin.file ? w->begin.at : 0;
+    *hi = file == w->end.file ? w->end.at : w->plan->out.files[file]->size;
+}
+
 static void ckr__win_lane(void *arg, uint32_t lane)
 {
     ckr__write *w = (ckr__write *)arg;
@@ -34959,6 +35432,95 @@ static void ckr__win_lane(void *arg, uint32_t lane)
     for (uint64_t i = first; i < last && err->code == CKR_OK; i++) {
         ckr__win_run(w, lane, &w->wins[i]);
         if (!ckr__tell(w->c, lane, w->bytes, i + 1 - first, last - first, err)) return;
+    }
+}
+
+/* The same where windows that come from the same blocks are to be done together. */
+static void ckr__win_lane_far(void *arg, uint32_t lane)
+{
+    ckr__write *w = (ckr__write *)arg;
+    ckr__lane *l = &w->crew.lanes[lane];
+    for (uint64_t i = lane; i < w->n_wins; i = ckr__far_next(w->crew.far, w->n_wins)) {
+        ckr__win *win = &w->wins[w->order[i]];
+        l->alone = win->many != 0;
+        ckr__win_run(w, lane, win);
+        if (l->err.code != CKR_OK ||
+            !ckr__tell(w->c, lane, w->bytes, i + 1, w->n_wins, &l->err))
+            return;
+    }
+}
+
+/* What windows need of which block. */
+static void ckr__win_needs(ckr__write *w)
+{
+    uint64_t lo, hi;
+    for (uint64_t i = w->first_file; i < w->first_file + w->n_batch; i++) {
+        const ckr__image *img = (const ckr__image *)w->plan->out.files[i]->image;
+        ckr__write_range(w, i, &lo, &hi);
+        for (uint64_t k = 0; k < img->n_segs; k++) {
+            const ckr__seg *s = &img->segs[k];
+            const ckr__fill *f = s->entry && !s->late ? (const ckr__fill *)s->entry->ops : NULL;
+            for (uint64_t x = 0; f && x < f->n_ops; x++) {
+                const uint64_t at = s->offset + f->ops[x].at_d;
+                if (at < hi && at + f->ops[x].span[0] > lo)
+                    ckr__far_plan(w->crew.far, &f->ops[x]);
+            }
+        }
+    }
+}
+
+#define CKR__FAR_FILES ((uint64_t)16)          /* that are written side by side                  */
+#define CKR__FAR_PARTS ((uint64_t)32)          /* archives in a window of many                   */
+
+/* Windows of some files that follow each other go in turns, since what lies at the same place in
+   such files often comes from the same blocks. In front of them go those of many small pieces, each
+   of which may come from another file. */
+static bool ckr__win_order(ckr__write *w)
+{
+    uint64_t n = 0, last, left;
+    ckr__far_anew(w->crew.far, w->crew.n);
+    if (!w->verify) ckr__win_needs(w);
+    if (w->n_wins > w->cap_order) {
+        w->cap_order = 2 * w->n_wins;
+        w->order = CKR__NEW_N(w->c, uint64_t, w->cap_order);
+        if (!w->order) return false;
+    }
+    for (uint64_t i = 0; i < w->n_wins; i++)
+        if (w->wins[i].many) w->order[n++] = i;
+    for (uint64_t first = 0; first < w->n_batch; first = last) {
+        last = ckr__min_u64(first + CKR__FAR_FILES, w->n_batch);
+        left = w->first_win[last] - w->first_win[first];
+        for (uint64_t round = 0; left > 0; round++)
+            for (uint64_t i = first; i < last; i++) {
+                const uint64_t x = w->first_win[i] + round;
+                if (x >= w->first_win[i + 1]) continue;
+                if (!w->wins[x].many) w->order[n++] = x;
+                left--;
+            }
+    }
+    return true;
+}
+
+/* Bytes of the shortest window but for the last one's, and for those of many. */
+static uint64_t ckr__wins_least(const ckr__write *w)
+{
+    const uint64_t most = w->plan->facts.window_bytes;
+    return w->crew.far ? most - most / 4 : most;
+}
+
+/* Where files are far away a window ends with an archive, so that none of its bytes are late, and
+   holds few of those that are smaller than most of its file: a lane alone would read them for
+   longer than the others all the rest. */
+static void ckr__win_far(const ckr__write *w, const ckr__out_file *f, ckr__win *x)
+{
+    const uint64_t n = ((const ckr__image *)f->image)->n_parts, least = ckr__wins_least(w);
+    if (!n || w->shared || !w->crew.far) return;
+    const uint64_t i = ckr__part_number(f, x->begin), k = ckr__part_number(f, x->end - 1) + 1;
+    if (k - i > 2 * CKR__FAR_PARTS + 2 * ((x->end - x->begin) / (f->size / n + 1))) {
+        x->many = 1;
+        x->end = f->parts[i + CKR__FAR_PARTS]->at;
+    } else if (x->end < f->size && f->parts[k - 1]->at >= x->begin + least) {
+        x->end = f->parts[k - 1]->at;
     }
 }
 
@@ -34990,40 +35552,35 @@ static uint64_t ckr__image_cut(const ckr__image *img, uint64_t at)
                : at;
 }
 
-/* The bytes [*lo, *hi) of a file between w->begin and w->end. */
-static void ckr__write_range(const ckr__write *w, uint64_t file, uint64_t *lo, uint64_t *hi)
-{
-    *lo = file == w->begin.file ? w->begin.at : 0;
-    *hi = file == w->end.file ? w->end.at : w->plan->out.files[file]->size;
-}
-
 /* Late bytes, once their CRCs are known. */
-static ckr_result ckr__late_write(ckr__write *w, uint64_t file, const ckr__seg *s)
+static ckr_result ckr__late_write(ckr__write *w, uint64_t file, const ckr__seg *s, ckr_error *err)
 {
     const ckr_io *io = &w->c->env.io;
     ckr__late_fill(w->plan->out.files[file], s, (uint8_t *)(uintptr_t)s->bytes);
     const int32_t sys = io->write_fn(io->user, w->handles[file - w->first_file], s->offset,
                                      s->bytes, (size_t)s->size);
-    return sys ? ckr__fail_io(w->c->err, CKR_ITEM_IO_WRITE, w->files.list[file], sys) : CKR_OK;
+    return sys ? ckr__fail_io(err, CKR_ITEM_IO_WRITE, w->files.list[file], sys) : CKR_OK;
 }
 
 /* Are they there? By a piece of memory at a time. */
-static ckr_result ckr__late_look(ckr__write *w, uint64_t file, const ckr__seg *s)
+static ckr_result ckr__late_look(ckr__write *w, uint32_t lane, uint64_t file, const ckr__seg *s)
 {
     const ckr_io *io = &w->c->env.io;
     ckr__late_fill(w->plan->out.files[file], s, (uint8_t *)(uintptr_t)s->bytes);
     for (uint64_t at = 0, n; at < s->size; at += n) {
         n = ckr__min_u64(s->size - at, w->plan->facts.window_bytes);
         const int32_t sys = io->read_fn(io->user, w->handles[file - w->first_file], s->offset + at,
-                                        w->buffers[0], (size_t)n);
-        if (sys) return ckr__fail_io(w->c->err, CKR_ITEM_IO_READ, w->files.list[file], sys);
-        if (memcmp(w->buffers[0], s->bytes + at, (size_t)n) != 0) ckr__flag_set(&w->other);
+                                        w->buffers[lane], (size_t)n);
+        if (sys)
+            return ckr__fail_io(&w->crew.lanes[lane].err, CKR_ITEM_IO_READ, w->files.list[file],
+                                sys);
+        if (memcmp(w->buffers[lane], s->bytes + at, (size_t)n) != 0) ckr__flag_set(&w->other);
     }
     return CKR_OK;
 }
 
 /* Those of a file that no window holds with all that they tell of, and what was just run does. */
-static ckr_result ckr__win_late(ckr__write *w, uint64_t file)
+static ckr_result ckr__win_late(ckr__write *w, uint32_t lane, uint64_t file)
 {
     const ckr__out_file *f = w->plan->out.files[file];
     const ckr__image *img = (const ckr__image *)f->image;
@@ -35038,9 +35595,27 @@ static ckr_result ckr__win_late(ckr__write *w, uint64_t file)
                                  (w->wins[k].file == file && w->wins[k].end <= s->offset)))
             k++;
         if (k == w->n_wins || !ckr__late_within(f, s, &w->wins[k]))
-            r = w->verify ? ckr__late_look(w, file, s) : ckr__late_write(w, file, s);
+            r = w->verify ? ckr__late_look(w, lane, file, s)
+                          : ckr__late_write(w, file, s, &w->crew.lanes[lane].err);
     }
     return r;
+}
+
+/* What is written when all windows are; shared files, and those of hooks, are made durable, too,
+   while they are open. */
+static void ckr__late_lane(void *arg, uint32_t lane)
+{
+    ckr__write *w = (ckr__write *)arg;
+    const ckr_io *io = &w->c->env.io;
+    ckr_error *err = &w->crew.lanes[lane].err;
+    for (uint64_t i = lane; i < w->n_batch && err->code == CKR_OK; i += w->crew.n) {
+        const uint64_t file = w->first_file + i;
+        if (ckr__win_late(w, lane, file) != CKR_OK) return;
+        const int32_t sys = !w->verify && (w->shared || w->crew.far)
+                                ? io->sync_fn(io->user, w->handles[i])
+                                : 0;
+        if (sys) ckr__fail_io(err, CKR_ITEM_IO_SYNC, w->files.list[file], sys);
+    }
 }
 
 /* Room for the windows of the batch; each may be shorter by less than an element. */
@@ -35049,7 +35624,9 @@ static bool ckr__wins_room(ckr__write *w)
     uint64_t n = 0, lo, hi;
     for (uint64_t i = w->first_file; i < w->first_file + w->n_batch; i++) {
         ckr__write_range(w, i, &lo, &hi);
-        n += (hi - lo) / (w->plan->facts.window_bytes - 15) + 1;
+        n += (hi - lo) / (ckr__wins_least(w) - 15) + 1;
+        if (w->crew.far)
+            n += ((const ckr__image *)w->plan->out.files[i]->image)->n_parts / CKR__FAR_PARTS;
     }
     if (n <= w->cap_wins) return true;
     w->cap_wins = 2 * n;
@@ -35064,6 +35641,7 @@ static void ckr__wins_add(ckr__write *w, uint64_t file)
     uint64_t end, lo, hi;
     ckr__write_range(w, file, &lo, &hi);
     w->bytes += hi - lo;
+    w->first_win[file - w->first_file] = w->n_wins;
     for (uint64_t at = lo; at < hi; at = end) {
         ckr__win *x = &w->wins[w->n_wins++];
         memset(x, 0, sizeof *x);
@@ -35071,7 +35649,10 @@ static void ckr__wins_add(ckr__write *w, uint64_t file)
         end = ckr__image_cut(img, hi - at > size ? at + size : hi);
         x->begin = at;
         x->end = end;
+        ckr__win_far(w, w->plan->out.files[file], x);
+        end = x->end;
     }
+    w->first_win[file - w->first_file + 1] = w->n_wins;
 }
 
 /* Somebody else holds the temporary name, or it cannot be had. */
@@ -35110,46 +35691,69 @@ static ckr_result ckr__temp_free(ckr__write *w)
 
 static void ckr__wins_crcs(const ckr__write *w, ckr__buf *out);
 
+static int32_t ckr__batch_open(ckr__write *w, uint64_t i)
+{
+    const ckr_io *io = &w->c->env.io;
+    const ckr__out_file *f = w->plan->out.files[w->first_file + i];
+    const char *path = w->files.list[w->first_file + i];
+    void **h = &w->handles[i];
+    uint64_t size;
+    const int32_t sys = w->shared ? io->share_fn(io->user, path, f->size, h)
+                                  : io->open_fn(io->user, path, true, h, &size);
+    if (sys) *h = NULL;
+    else if (w->shared ? io->share_fn == ckr__os_share : io->open_fn == ckr__os_open)
+        ckr__os_whole(*h, f->size);
+    return sys;
+}
+
+static void ckr__open_lane(void *arg, uint32_t lane)
+{
+    ckr__write *w = (ckr__write *)arg;
+    ckr_error *err = &w->crew.lanes[lane].err;
+    for (uint64_t i = lane; i < w->n_batch && err->code == CKR_OK; i += w->crew.n) {
+        const int32_t sys = ckr__batch_open(w, i);
+        if (sys) ckr__fail_io(err, CKR_ITEM_IO_OPEN, w->files.list[w->first_file + i], sys);
+    }
+}
+
+static ckr_result ckr__batch_opens(ckr__write *w)
+{
+    if (!w->single) {
+        ckr__for(w->c, w->crew.n, ckr__open_lane, w);
+        return ckr__crew_error(&w->crew);
+    }
+    const int32_t sys = ckr__batch_open(w, 0);
+    if (sys && w->shared)
+        return ckr__fail_io(w->c->err, CKR_ITEM_IO_OPEN, w->files.list[w->first_file], sys);
+    if (sys) return ckr__temp_busy(w, sys);
+    w->owned = true;
+    return w->shared ? CKR_OK : ckr__temp_lock(w);
+}
+
 static ckr_result ckr__write_batch(ckr__write *w)
 {
     ckr_io *io = &w->c->env.io;
-    uint64_t i, opened;
     ckr__ready ready = CKR_ZERO;
     ckr_result r = w->held ? CKR_OK : ckr__plan_ready(&ready, w->c, w->plan, w->first_file,
                                                       w->n_batch, true);
     if (r == CKR_OK && !ckr__wins_room(w)) r = ckr__oom(w->c);
     w->n_wins = w->bytes = 0;
-    for (opened = 0; opened < w->n_batch && r == CKR_OK; opened++) {
-        uint64_t size;
-        const ckr__out_file *f = w->plan->out.files[w->first_file + opened];
-        const char *path = w->files.list[w->first_file + opened];
-        int32_t sys = w->shared ? io->share_fn(io->user, path, f->size, &w->handles[opened])
-                                : io->open_fn(io->user, path, true, &w->handles[opened], &size);
-        if (sys) {
-            r = w->single && !w->shared ? ckr__temp_busy(w, sys)
-                          : ckr__fail_io(w->c->err, CKR_ITEM_IO_OPEN, path, sys);
-            break;
-        }
-        w->owned = true;
-        if (w->shared ? io->share_fn == ckr__os_share : io->open_fn == ckr__os_open)
-            ckr__os_whole(w->handles[opened], f->size);
-        if (w->single && !w->shared) r = ckr__temp_lock(w);
-        if (r == CKR_OK) ckr__wins_add(w, w->first_file + opened);
-    }
+    memset(w->handles, 0, (size_t)w->n_batch * sizeof *w->handles);
+    if (r == CKR_OK) r = ckr__batch_opens(w);
+    for (uint64_t i = 0; i < w->n_batch && r == CKR_OK; i++) ckr__wins_add(w, w->first_file + i);
+    if (r == CKR_OK && w->crew.far && !ckr__win_order(w)) r = ckr__oom(w->c);
     if (r == CKR_OK) {
-        ckr__for(w->c, w->crew.n, ckr__win_lane, w);
+        ckr__for(w->c, w->crew.n, w->crew.far ? ckr__win_lane_far : ckr__win_lane, w);
         r = ckr__crew_error(&w->crew);
     }
     if (r == CKR_OK) ckr__win_join(w);
     if (r == CKR_OK && !ckr__tell(w->c, 0, w->bytes, 1, 1, w->c->err)) r = w->c->err->code;
-    for (i = 0; i < w->n_batch && r == CKR_OK; i++) {
-        r = ckr__win_late(w, w->first_file + i);
-        const int32_t sys = r == CKR_OK && w->shared && !w->verify
-                                ? io->sync_fn(io->user, w->handles[i]) : 0;
-        if (sys) r = ckr__fail_io(w->c->err, CKR_ITEM_IO_SYNC, w->files.list[w->first_file + i],
-                                  sys);
+    if (r == CKR_OK) {
+        ckr__for(w->c, w->crew.n, ckr__late_lane, w);
+        r = ckr__crew_error(&w->crew);
     }
-    for (i = 0; i < opened; i++) io->close_fn(io->user, w->handles[i]);
+    for (uint64_t i = 0; i < w->n_batch; i++)
+        if (w->handles[i]) io->close_fn(io->user, w->handles[i]);
     if (r == CKR_OK && w->crcs) ckr__wins_crcs(w, w->crcs);
     if (!w->held) ckr__plan_drop(&ready, w->plan);
     w->c->done += w->bytes;
@@ -35423,7 +36027,8 @@ static ckr_result ckr__write_alloc(ckr__write *w)
 {
     uint64_t n = w->plan->src->state.n_tensors, need;
     if (ckr__crew_small(&w->crew, w->c, w->c->env.parallel.n_threads, &w->plan->src->ctx, NULL,
-                        n ? n : 1, CKR__BLOCK) != CKR_OK)
+                        n ? n : 1, CKR__BLOCK) != CKR_OK ||
+        !ckr__crew_far(&w->crew, &w->plan->src->ctx, w->plan->n_far))
         return ckr__oom(w->c);
     w->pool = w->plan->src->ctx.os_pool;
     ckr__os_once(w->pool, true);
@@ -35479,10 +36084,8 @@ static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *ol
     if (r == CKR_OK) r = ckr__write_receipt(w, receipt, &side);
     if (r == CKR_OK && !w->single)
         r = ckr__file_settle(c, w->files.list[p->out.n_files], &side);
-    if (r == CKR_OK) {
-        /* a caller's hooks open and close files for one thread at a time, as they always did */
-        if (c->env.io.open_fn == ckr__os_open) ckr__for(c, w->crew.n, ckr__settle_lane, w);
-        else for (uint32_t i = 0; i < w->crew.n; i++) ckr__settle_lane(w, i);
+    if (r == CKR_OK && !w->crew.far) {
+        ckr__for(c, w->crew.n, ckr__settle_lane, w);
         r = ckr__crew_error(&w->crew);
     }
     for (uint64_t i = w->dirs.n; i > 0 && r == CKR_OK; i--)
@@ -36673,7 +37276,7 @@ static ckr_result ckr__commit_late(ckr__parts *x, uint64_t file)
             step.end = b.file == file ? ckr__image_cut(img, b.at) : b.file > file ? f->size : 0;
             x->late += step.end <= s->offset;
         }
-        if (!ckr__late_within(f, s, &step)) r = ckr__late_write(w, file, s);
+        if (!ckr__late_within(f, s, &step)) r = ckr__late_write(w, file, s, w->c->err);
     }
     return r;
 }
