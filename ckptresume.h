@@ -47088,6 +47088,30 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
     return ckr__failed(r->c) ? r->c->err->code : ckr__nt_place_params(r, n && next);
 }
 
+static int ckr__nt_piece_cmp(const void *a, const void *b)
+{
+    const ckr_piece *x = (const ckr_piece *)a, *y = (const ckr_piece *)b;
+    const int64_t from = x->start[0] - y->start[0], to = from + x->count[0] - y->count[0];
+    return from ? (from < 0 ? -1 : 1) : to < 0 ? -1 : to > 0;
+}
+
+/* Files have a tensor's pieces by dp, then tp: the planner finds those in order at once. */
+static ckr_result ckr__nt_sort_pieces(ckr__nt *r)
+{
+    for (uint64_t i = 0; i < r->s->n_tensors && !ckr__failed(r->c); i++) {
+        ckr_tensor *t = r->s->tensors[i];
+        const size_t n = t->n_pieces, size = n * sizeof(ckr_piece);
+        if (n < 8 || !t->n_dims) continue;
+        void **by = ckr__sorted(r->c, t->pieces, n, sizeof *t->pieces, ckr__nt_piece_cmp);
+        ckr_piece *was = (ckr_piece *)ckr__heap_alloc(r->c, size);
+        for (size_t k = 0; by && was && k < n; k++) was[k] = *(const ckr_piece *)by[k];
+        if (by && was) memcpy(t->pieces, was, size);
+        ckr__heap_free(r->c, by, n * sizeof *by);
+        ckr__heap_free(r->c, was, size);
+    }
+    return r->c->err->code;
+}
+
 /* >>nanotron.schedule --------------------------------------------------------- */
 /* One LambdaLR, whose factors come from config.yaml only; last_epoch N after N updates, and update
    k uses the value at k - 1. */
@@ -47413,8 +47437,9 @@ static ckr_result ckr__nt_read(ckr__ctx *c, const char *dir, const ckr_open_desc
         ckr__nt_complete_dir,   ckr__nt_load_texts,    ckr__nt_progress,       ckr__nt_scan,
         ckr__nt_topology,       ckr__nt_model,         ckr__nt_check_config,   ckr__nt_blocks,
         ckr__nt_layers_alike,   ckr__nt_weights,       ckr__nt_check_vocab,
-        ckr__nt_order_modules,  ckr__nt_read_optimizer, ckr__nt_schedule,
-        ckr__nt_read_scheduler, ckr__nt_groups_out,    ckr__nt_read_random
+        ckr__nt_order_modules,  ckr__nt_read_optimizer, ckr__nt_sort_pieces,
+        ckr__nt_schedule,       ckr__nt_read_scheduler, ckr__nt_groups_out,
+        ckr__nt_read_random
     };
     ckr__nt *r = CKR__NEW(c, ckr__nt);
     (void)desc;
@@ -47693,19 +47718,48 @@ static const char *ckr__nt_out(const ckr__nt_job *x, const char *rel)
 /* What a rank's file holds: the rank at these coordinates, and its number among the files. */
 typedef void (*ckr__nt_fill)(ckr__nt_job *x, ckr__out_file *f, const uint32_t at[4], uint64_t rank);
 
+/* Of a rank's file whose tree is made late: the job, and what its filler is given. */
+typedef struct ckr__nt_late {
+    const ckr__nt_job *x;
+    ckr__nt_fill       fill_fn;
+    uint64_t           rank;
+    uint32_t           at[4];
+} ckr__nt_late;
+
+static bool ckr__nt_late_file(ckr__ctx *c, ckr__out_file *f)
+{
+    const ckr__nt_late *l = (const ckr__nt_late *)f->maker;
+    ckr__nt_job x = *l->x;
+    x.c = c;
+    l->fill_fn(&x, f, l->at, l->rank);
+    return !ckr__failed(c);
+}
+
 /* A file of this row for each rank: tp counts fastest, then dp and pp. The random states are cut
-   over dp, with ZeRO-1 the optimizer, too. */
+   over dp, with ZeRO-1 the optimizer, too: replica 0 has a part of each tensor, so that the trees
+   of the others can be made late; random states are bound to no tensor of the state. */
 static void ckr__nt_emit_ranks(ckr__nt_job *x, int row, ckr__nt_fill fill_fn)
 {
-    const bool cut = row == CKR__NT_RANDOM_ROW || (row == CKR__NT_OPTIMIZER_ROW && x->to.zero);
+    const bool random = row == CKR__NT_RANDOM_ROW,
+               cut = random || (row == CKR__NT_OPTIMIZER_ROW && x->to.zero);
     const uint32_t dp = cut ? x->to.dp : 1, of[4] = { x->to.tp, 1, cut ? dp : 0, x->to.pp };
     const uint64_t n = (uint64_t)x->to.pp * dp * x->to.tp;
-    for (uint64_t i = 0; i < n && !ckr__failed(x->c); i++) {
-        const uint32_t at[4] = { (uint32_t)(i % x->to.tp), 0, (uint32_t)(i / x->to.tp % dp),
-                                 (uint32_t)(i / x->to.tp / dp) };
+    const ckr__nt_job *job = CKR__DUP(x->c, ckr__nt_job, x, 1);
+    ckr__nt_late *late = job ? CKR__NEW_N(x->c, ckr__nt_late, n) : NULL;
+    for (uint64_t i = 0; late && i < n && !ckr__failed(x->c); i++) {
+        ckr__nt_late *l = &late[i];
+        l->x = job;
+        l->fill_fn = fill_fn;
+        l->rank = i;
+        l->at[CKR__TP] = (uint32_t)(i % x->to.tp);
+        l->at[CKR__DP] = (uint32_t)(i / x->to.tp % dp);
+        l->at[CKR__PP] = (uint32_t)(i / x->to.tp / dp);
         ckr__out_file *f = ckr__out_file_add(
-            x->out, ckr__nt_out(x, ckr__nt_name(x->c, row, at, of)), CKR_FORMAT_TORCH_ZIP);
-        if (f) fill_fn(x, f, at, i);
+            x->out, ckr__nt_out(x, ckr__nt_name(x->c, row, l->at, of)), CKR_FORMAT_TORCH_ZIP);
+        if (!f) return;
+        f->maker = l;
+        if (random || l->at[CKR__DP]) f->make_fn = ckr__nt_late_file;
+        else fill_fn(x, f, l->at, i);
     }
 }
 
@@ -47918,17 +47972,22 @@ static void ckr__nt_emit_optimizer_config(ckr__nt_job *x)
         ckr__out_text(x->out, ckr__nt_out(x, name), old->bytes, old->n);
         return;
     }
-    ckr_node *root = ckr__dict_copy(x->c, old->root);
-    ckr_node *par = ckr__dict_copy(x->c, ckr_node_get(old->root, "parallelism"));
-    ckr__node_set(x->c, root, "type", ckr__make_str(x->c, type));
+    /* the tree has nodes for each rank's part of each parameter: only its text stays */
+    ckr__ctx c = ckr__ctx_aside(x->c);
+    ckr__nt_job aside = *x;
+    aside.c = &c;
+    ckr_node *root = ckr__dict_copy(&c, old->root);
+    ckr_node *par = ckr__dict_copy(&c, ckr_node_get(old->root, "parallelism"));
+    ckr__node_set(&c, root, "type", ckr__make_str(&c, type));
     for (size_t i = 0; i < CKR__NT_AXES; i++)
         if (*ckr__nt_axes[i].optimizer)
-            ckr__node_set(x->c, par, ckr__nt_axes[i].optimizer,
-                          ckr__nt_size_node(x->c, *ckr__nt_size_of(&x->to, i)));
-    ckr__node_set(x->c, root, "parallelism", par);
-    ckr__node_set(x->c, root, "configs",
-                  x->to.zero ? ckr__nt_zero_config(x) : ckr__make(x->c, CKR_NODE_DICT));
+            ckr__node_set(&c, par, ckr__nt_axes[i].optimizer,
+                          ckr__nt_size_node(&c, *ckr__nt_size_of(&x->to, i)));
+    ckr__node_set(&c, root, "parallelism", par);
+    ckr__node_set(&c, root, "configs",
+                  x->to.zero ? ckr__nt_zero_config(&aside) : ckr__make(&c, CKR_NODE_DICT));
     ckr__nt_json_file(x, name, root, 0, false);
+    ckr__arena_free(&c);
 }
 
 /* emit: scheduler --------------------------------------------------------------- */

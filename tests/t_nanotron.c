@@ -475,6 +475,41 @@ static void same_bytes_any_way(void)
         }
 }
 
+/* Where ZeRO-1's ranks are many, the plan keeps what is its own of each and no tree, and the pieces
+   of a tensor are found by their rows. */
+static void many_ranks(void)
+{
+    const char *out = path_of(tmp, "many");
+    uint64_t at[2] = { 0, 0 }, i, sorted = 0;
+    uint8_t digest[16];
+    ckr_target t = CKR_ZERO;
+    ckr_plan *p = NULL;
+    ckr_ckpt *c;
+    ckr_error e;
+    t.mode = CKR_MODE_CONTINUE;
+    t.topology.tp = 2;
+    t.topology.pp = 1;
+    t.topology.dp = 8;
+    t.topology.zero = 1;
+    if (!convert(case_file(2, "ckpt"), out, &t, NULL, 0, digest) || !(c = open_ok(out))) return;
+    for (i = 0; i < ckr_ckpt_state(c)->n_tensors; i++) {
+        const ckr_tensor *x = ckr_ckpt_state(c)->tensors[i];
+        if (!x->n_dims || x->n_pieces < 16) continue;
+        sorted++;
+        t_check(ckr__pieces_axis(x) == 0, __FILE__, __LINE__, "%s/%s: pieces in no order", x->name,
+                x->slot);
+    }
+    CHECK(sorted > 0);
+    for (i = 0; i < 2; i++) {
+        t.topology.dp = i ? 260 : 4;
+        if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) at[i] = p->ctx.arena_bytes;
+        ckr_plan_free(p);
+    }
+    t_check(at[1] < at[0] + 512 * 2000, __FILE__, __LINE__, "%llu bytes a rank",
+            (unsigned long long)(at[1] - at[0]) / 512);
+    ckr_ckpt_close(c);
+}
+
 static void exports(void)
 {
     static const char *const dialect[] = { "safetensors", "torch" };
@@ -964,6 +999,7 @@ int main(int argc, char **argv)
     RUN(sanity_checks);
     RUN(refused_writes_nothing);
     RUN(same_bytes_any_way);
+    RUN(many_ranks);
     RUN(exports);
     RUN(checks_and_differences);
     RUN(boxes);
