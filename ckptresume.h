@@ -1380,7 +1380,8 @@ CKR_API void ckr_digest_finish(const uint64_t sums[2], ckr_dtype dtype, uint32_t
                                const int64_t *shape, uint8_t digest[16]);
 
 /* The plan for a target (NULL: as the source). A refused plan is a plan: look at the verdict and
-   notes. max_bytes caps the buffers of a later run (0: 4 MiB a thread). Reads no tensor bytes. */
+   notes. max_bytes caps the buffers of a later run (0: 4 MiB a thread, 12 where the hooks for files
+   are the caller's: blocks of 4 MiB are read then). Reads no tensor bytes. */
 CKR_API ckr_result ckr_plan_create(const ckr_ckpt *src, const ckr_target *target,
                                    uint64_t max_bytes, ckr_plan **out, ckr_error *err);
 CKR_API void       ckr_plan_free(ckr_plan *p);                          /* NULL is fine        */

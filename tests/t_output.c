@@ -662,8 +662,18 @@ static int32_t counting_write(void *user, void *file, uint64_t offset, const voi
     return ckr__os_write(user, file, offset, src, n);
 }
 
+static void one_by_one(void *user, uint32_t n_threads, uint32_t n_tasks,
+                       void (*task_fn)(void *arg, uint32_t i), void *arg)
+{
+    uint32_t i;
+    (void)user;
+    (void)n_threads;
+    for (i = 0; i < n_tasks; i++) task_fn(arg, i);
+}
+
 /* 2,000 tensors, each in four archives, become each three: neighbours are read at once, though the
-   output has them in another order, and an archive's CRCs are written with it. */
+   output has them in another order, and an archive's CRCs are written with it. Through hooks, which
+   may go far away, in large blocks with the archives' heads in them. */
 static void small_pieces(void)
 {
     enum { N = 2000 };
@@ -694,7 +704,8 @@ static void small_pieces(void)
     env.io = ckr__default_io();
     env.io.read_fn = counting_read;
     env.io.write_fn = counting_write;
-    env.parallel.n_threads = 1;
+    env.parallel.for_fn = one_by_one;
+    env.parallel.n_threads = 8;
     d.env = &env;
     t.topology.dp = 3;
     if (!CHECK_OK(ckr_ckpt_open("build/busy", &d, &mid, &err), &err)) return;
@@ -703,7 +714,7 @@ static void small_pieces(void)
     CHECK(n_copies > 2 * N);
     calls_of.reads = calls_of.writes = 0;
     CHECK_OK(ckr_plan_write(p, "build/busy3", NULL, &err), &err);
-    t_check(calls_of.reads < n_copies / 8, __FILE__, __LINE__, "%llu reads for %llu copies",
+    t_check(calls_of.reads < (ckr__far_room() ? 40 : n_copies / 8), __FILE__, __LINE__, "%llu reads for %llu copies",
             (unsigned long long)calls_of.reads, (unsigned long long)n_copies);
     t_check(calls_of.writes < 8 * n_files, __FILE__, __LINE__, "%llu writes for %llu files",
             (unsigned long long)calls_of.writes, (unsigned long long)n_files);
