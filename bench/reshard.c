@@ -2,9 +2,8 @@
    bytes, both in WORK, which should be in memory; in turn, each output removed before the next. And
    `check` against cat.
    TOOL is the command-line tool. FLAGS are the target's, as the tool takes them. Peak memory is the
-   process's, against that of `plan` (what the metadata needs), the cap on buffers (4 MiB a core)
-   and 2 MiB a core for what is made when a file is written. cc -std=c99 -O2 -I. -o reshard
-   bench/reshard.c -lm -lpthread */
+   process's, against that of `plan` (what the metadata needs) plus the cap on buffers. cc
+   -std=c99 -O2 -I. -o reshard bench/reshard.c -lm -lpthread */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "bench.h"
@@ -179,7 +178,7 @@ int main(int argc, char **argv)
     snprintf(text, sizeof text, "%s: %.2f GiB", argv[3], (double)bench_bytes / 1073741824.0);
     bench_head(text);
     measure(argv[1], argv[2], argv[3], argv[4], argv + 5, NULL,
-            6.0 * (double)sysconf(_SC_NPROCESSORS_ONLN));
+            4.0 * (double)sysconf(_SC_NPROCESSORS_ONLN));
     measure(argv[1], argv[2], argv[3], argv[4], argv + 5, (char *)"64M", 64);
     scan(argv[2], argv[3], argv[4]);
     return 0;
