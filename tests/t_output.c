@@ -715,7 +715,8 @@ static void small_pieces(void)
     calls_of.reads = calls_of.writes = 0;
     CHECK_OK(ckr_plan_write(p, "build/busy3", NULL, &err), &err);
     t_check(calls_of.reads < (ckr__far_room() ? 40 : n_copies / 8), __FILE__, __LINE__,
-            "%llu reads for %llu copies", (unsigned long long)calls_of.reads, (unsigned long long)n_copies);
+            "%llu reads for %llu copies", (unsigned long long)calls_of.reads,
+            (unsigned long long)n_copies);
     t_check(calls_of.writes < 8 * n_files, __FILE__, __LINE__, "%llu writes for %llu files",
             (unsigned long long)calls_of.writes, (unsigned long long)n_files);
     if (CHECK_OK(ckr_ckpt_open("build/busy3", NULL, &out, &err), &err)) {
