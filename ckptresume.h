@@ -36993,7 +36993,8 @@ static ckr_result ckr__parts_clear(ckr__ctx *c, const char *dir, const char *tem
 
 /* The last word before the output gets its name: `plan`, with the output's identity behind it, is
    called `done` from here on. Until the name is given, and then alone, `out` is that. (No device:
-   machines that share a file system number it each their own way.) */
+   machines that share a file system number it each their own way. Without identities nobody
+   knows, and the parts are gone.) */
 static ckr_result ckr__done_write(ckr__parts *x, const char *plan, const char *done,
                                   const ckr_stat *out)
 {
@@ -37025,7 +37026,7 @@ static ckr_result ckr__done_back(ckr__parts *x, const char *plan, const char *do
     ckr_result r = ckr__part_load(c, done, &b);
     const bool same = r == CKR_OK && b.size == at + 16 && ckr__path_stat(c, out, &st) &&
                       ckr__word_at(&b, at, 0) == (uint64_t)st.kind &&
-                      ckr__word_at(&b, at, 1) == st.id[1];
+                      st.id[1] && ckr__word_at(&b, at, 1) == st.id[1];
     ckr__buf_free(&b);
     if (same) r = ckr__path_do(c, CKR_PATH_RENAME, done, plan, CKR_ITEM_IO_RENAME);
     return same && r == CKR_OK
