@@ -3787,7 +3787,9 @@ static void ckr__os_written(int fd, uint64_t offset, size_t n)
 #if defined(__linux__) && defined(SYS_sync_file_range) && UINTPTR_MAX > UINT32_MAX
     (void)syscall(SYS_sync_file_range, fd, offset, (uint64_t)n, 2u);   /* SYNC_FILE_RANGE_WRITE */
 #endif
-    if (offset >= CKR__MUCH) ckr__os_forget(fd, offset - lag, n);
+    /* not with each write: where a page is busy still, the system waits for all processors */
+    const uint64_t step = CKR__MUCH / 16, at = (offset + n) / step;
+    if (offset >= CKR__MUCH && offset / step != at) ckr__os_forget(fd, (at - 1) * step - lag, step);
 }
 
 #if defined(SEEK_DATA) && defined(SEEK_HOLE)

@@ -70,6 +70,8 @@ typedef struct came {
     uint64_t files, notes, lrs, read, draws;
 } came;
 
+static const ckr_open_desc *g_desc;
+
 /* A conversion with an LR and a decay that a locale would spell otherwise: files, report, LRs. */
 static void convert(came *x, const char *from, const char *to)
 {
@@ -85,7 +87,7 @@ static void convert(came *x, const char *from, const char *to)
     t.sets = sets;
     t.n_sets = 2;
     t.source = "here";
-    if (ckr_ckpt_open(from, NULL, &c, &e) != CKR_OK ||
+    if (ckr_ckpt_open(from, g_desc, &c, &e) != CKR_OK ||
         ckr_plan_create(c, &t, 0, &p, &e) != CKR_OK || ckr_plan_write(p, to, NULL, &e) != CKR_OK) {
         t_check(false, __FILE__, __LINE__, "%s: %s %s: %s", from, e.file, e.where, e.text);
     } else {
@@ -677,10 +679,13 @@ static int most_opens(int in)
     return most;
 }
 
-/* Each file of the input is opened twice at most, once to see what it is. */
+/* Each file of the input is opened twice at most, by one thread: which files have to go for others
+   is a matter of chance with more. */
 static int opens_of(const char *from, rlim_t files)
 {
     const int in = inotify_init1(IN_NONBLOCK);
+    ckr_open_desc desc = CKR_ZERO;
+    ckr_env env = CKR_ZERO;
     struct rlimit few;
     came x;
     int most;
@@ -689,6 +694,9 @@ static int opens_of(const char *from, rlim_t files)
     few.rlim_cur = few.rlim_max = files;
     if (setrlimit(RLIMIT_NOFILE, &few) != 0) return 70;
     watch(in, from);
+    env.parallel.n_threads = 1;
+    desc.env = &env;
+    g_desc = &desc;
     t_now.failed = 0;
     memset(&x, 0, sizeof x);
     snprintf(to, sizeof to, "%s/opens", g_tmp);
