@@ -29766,12 +29766,13 @@ static ckr__far_block *ckr__far_take(ckr__far *f, uint32_t file, uint64_t at, bo
     pthread_mutex_unlock(&f->lock);
     if (!read) return b;
     const ckr__ctx *c = f->src;
-    if (!b->bytes) b->bytes = (uint8_t *)ckr__heap_try(f->c, ckr__far_room());
+    uint8_t *bytes = b->bytes;
+    if (!bytes) bytes = (uint8_t *)ckr__heap_try(f->c, ckr__far_room());
     const uint64_t from = at * CKR__FAR_BLOCK;
-    const bool ok = b->bytes && !c->env.io.read_fn(c->env.io.user, c->files[file].handle, from,
-                                                   b->bytes + ckr__misplaced(b->bytes, from),
-                                                   (size_t)b->n);
+    const bool ok = bytes && !c->env.io.read_fn(c->env.io.user, c->files[file].handle, from,
+                                                bytes + ckr__misplaced(bytes, from), (size_t)b->n);
     pthread_mutex_lock(&f->lock);
+    b->bytes = bytes;
     b->reading = false;
     if (!ok) {                 /* who needs some of it reads that, and tells             */
         b->n = 0;

@@ -1,5 +1,6 @@
 /* memio.h: ckr_io over a table of files in memory, and a wrapper that makes the n-th call of any
-   ckr_io or allocator fail. For fault injection and fuzzing; one thread at a time.
+   ckr_io or allocator fail. For fault injection and fuzzing; files are opened, synced and closed by any
+   threads, paths are changed by one.
 
    memio  files and directories by path; knows what has been made durable, so that a test can see
    whether anything was renamed into place before it was safe there. faulty counts allocations and
@@ -26,6 +27,7 @@ typedef struct memio {
     size_t       n, cap;
     uint64_t     next_id, changes;
     uint64_t     locks[16];    /* ids of what is locked; 0: free                        */
+    int          busy;         /* a thread is in the table of files                     */
     long         open_handles;
     unsigned long early;       /* files that were renamed while dirty                   */
     unsigned long parked;      /* calls of park_fn                                      */
@@ -135,9 +137,19 @@ static bool memio_has_parent(const memio *m, const char *path)
     return d && d->is_dir;
 }
 
-static int32_t memio_open(void *user, const char *path, bool create, void **file, uint64_t *size)
+/* One thread at a time is in the table. */
+static void memio_enter(memio *m)
 {
-    memio *m = (memio *)user;
+    while (__sync_lock_test_and_set(&m->busy, 1)) {}
+}
+static int32_t memio_leave(memio *m, int32_t sys)
+{
+    __sync_lock_release(&m->busy);
+    return sys;
+}
+
+static int32_t memio_opened(memio *m, const char *path, bool create, void **file, uint64_t *size)
+{
     memio_file *f = memio_find(m, path);
     if (create) {
         if (f) return EEXIST;
@@ -153,14 +165,23 @@ static int32_t memio_open(void *user, const char *path, bool create, void **file
     return 0;
 }
 
+static int32_t memio_open(void *user, const char *path, bool create, void **file, uint64_t *size)
+{
+    memio *m = (memio *)user;
+    memio_enter(m);
+    return memio_leave(m, memio_opened(m, path, create, file, size));
+}
+
 static int32_t memio_share(void *user, const char *path, uint64_t size, void **file)
 {
     memio *m = (memio *)user;
-    memio_file *f = memio_find(m, path);
+    memio_file *f;
     uint64_t was;
-    int32_t sys = memio_open(user, path, !f, file, &was);
+    memio_enter(m);
+    f = memio_find(m, path);
+    int32_t sys = memio_opened(m, path, !f, file, &was);
     f = (memio_file *)*file;
-    if (sys) return sys;
+    if (sys) return memio_leave(m, sys);
     if (f->size < size) {
         f->data = (uint8_t *)realloc(f->data, (size_t)size);
         if (!f->data) exit(2);
@@ -169,7 +190,7 @@ static int32_t memio_share(void *user, const char *path, uint64_t size, void **f
         f->dirty = true;
         f->changed = ++m->changes << 32;
     }
-    return 0;
+    return memio_leave(m, 0);
 }
 
 static int32_t memio_read(void *user, void *file, uint64_t offset, void *dst, size_t n)
@@ -215,8 +236,11 @@ static void memio_park(void *user, void *file)
 
 static void memio_close(void *user, void *file)
 {
+    memio *m = (memio *)user;
     (void)file;
-    ((memio *)user)->open_handles--;
+    memio_enter(m);
+    m->open_handles--;
+    memio_leave(m, 0);
 }
 
 static int32_t memio_stat(void *user, const char *path, ckr_stat *out)
