@@ -1,6 +1,6 @@
 /* memio.h: ckr_io over a table of files in memory, and a wrapper that makes the n-th call of any
-   ckr_io or allocator fail. For fault injection and fuzzing; files are opened, synced and closed by any
-   threads, paths are changed by one.
+   ckr_io or allocator fail. For fault injection and fuzzing; any thread opens, syncs and closes
+   files, one changes paths.
 
    memio  files and directories by path; knows what has been made durable, so that a test can see
    whether anything was renamed into place before it was safe there. faulty counts allocations and
