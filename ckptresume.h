@@ -3378,6 +3378,16 @@ static int ckr__os_fd(const char *path, int flags)
     return fd;
 }
 
+/* Where all descriptors are taken, those of our other threads come back soon; the program's own may
+   not. False: it was waited for long enough. */
+static bool ckr__os_wait(int *tries)
+{
+    const struct timespec nap = { 0, 1000000 };
+    if ((errno != EMFILE && errno != ENFILE) || ++*tries > 2000) return false;
+    nanosleep(&nap, NULL);
+    return true;
+}
+
 /* Descriptors are the program's, too: when few are left a pool keeps fewer files open, and a file
    without one is parked at once. The system gives the lowest free number, which tells how many
    there are below it. */
@@ -3405,7 +3415,7 @@ static uint32_t ckr__os_most(int fd, uint32_t n)
 {
     const uint64_t limit = ckr__os_limit();
     const uint32_t least = limit < 16 ? 1 : limit < 128 ? (uint32_t)(limit / 8) : 16;
-    if (ckr__os_few(fd, limit)) return n > least + 2 ? n - 2 : least;
+    if (ckr__os_few(fd, limit)) return least > 1 && n > least + 2 ? n - 2 : least;
     return (uint32_t)ckr__min_u64(limit <= 1024 ? CKR__OPEN_FILES
                                                 : ckr__min_u64(limit / 2, UINT16_MAX),
                                   ckr__os_enough(limit));
@@ -3614,8 +3624,9 @@ static int32_t ckr__os_made(const char *path, int fd, bool create, const struct 
 static int32_t ckr__os_open(CKR__USER, const char *path, bool create, void **file, uint64_t *size)
 {
     struct stat st;
-    const int fd = ckr__os_fd(path, create ? O_RDWR | O_CREAT | O_EXCL : O_RDONLY);
-    if (fd < 0) return errno;
+    int fd, tries = 0;
+    while ((fd = ckr__os_fd(path, create ? O_RDWR | O_CREAT | O_EXCL : O_RDONLY)) < 0)
+        if (!ckr__os_wait(&tries)) return errno;
     if (fstat(fd, &st) != 0) {
         const int32_t e = errno;
         close(fd);
@@ -3731,19 +3742,17 @@ static void ckr__os_keep(ckr__os_file *f, int *fd)
 }
 
 /* A file's descriptor, until ckr__os_drop. A parked one's is opened; one without a pool for this
-   call alone. Where all are taken, another file of the pool is closed, and those of our other
-   threads come back soon; the program's own may not. */
+   call alone. Where all are taken, another file of the pool is closed. */
 static int32_t ckr__os_take(ckr__os_file *f, int *fd)
 {
-    const struct timespec nap = { 0, 1000000 };
     struct stat st;
     int tries = 0;
     if (ckr__os_use(f, fd)) return 0;
     while ((*fd = ckr__os_fd(f->path, f->write ? O_RDWR : O_RDONLY)) < 0) {
-        if (errno != EMFILE && errno != ENFILE) return errno;
-        if (f->pool && ckr__os_evict(f->pool, 0)) continue;
-        if (++tries > 2000) return EMFILE;
-        nanosleep(&nap, NULL);
+        const int32_t e = errno;
+        if ((e == EMFILE || e == ENFILE) && f->pool && ckr__os_evict(f->pool, 0)) continue;
+        errno = e;
+        if (!ckr__os_wait(&tries)) return errno;
     }
     if (fstat(*fd, &st) == 0 && st.st_dev == f->dev && st.st_ino == f->ino &&
         (f->write || (uint64_t)st.st_size == f->size)) {
