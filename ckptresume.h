@@ -29743,12 +29743,13 @@ static ckr__far_block *ckr__far_victim(ckr__far *f)
     return best;
 }
 
-/* A block that is there or, with `may`, is worth it, for one more user; NULL: it is read apart, or
-   *busy. */
-static ckr__far_block *ckr__far_take(ckr__far *f, uint32_t file, uint64_t at, bool may, bool wait,
-                                     bool *busy)
+/* A block that is there or, with `err`, is worth it, for one more user; NULL: it is read apart, or
+   *busy, or the error is set. */
+static ckr__far_block *ckr__far_take(ckr__far *f, uint32_t file, uint64_t at, ckr_error *err,
+                                     bool wait, bool *busy)
 {
     ckr__far_block *b = NULL;
+    int32_t sys = 0;
     bool read = false;
     *busy = false;
     pthread_mutex_lock(&f->lock);
@@ -29763,7 +29764,7 @@ static ckr__far_block *ckr__far_take(ckr__far *f, uint32_t file, uint64_t at, bo
         b = NULL;
     }
     if (b && b->reading) b = NULL;
-    else if (!b && may && ckr__far_worth(f, file, at) && (b = ckr__far_victim(f)) != NULL) {
+    else if (!b && err && ckr__far_worth(f, file, at) && (b = ckr__far_victim(f)) != NULL) {
         read = true;
         b->file = file;
         b->at = at;
@@ -29778,12 +29779,16 @@ static ckr__far_block *ckr__far_take(ckr__far *f, uint32_t file, uint64_t at, bo
     uint8_t *bytes = b->bytes;
     if (!bytes) bytes = (uint8_t *)ckr__heap_try(f->c, ckr__far_room());
     const uint64_t from = at * CKR__FAR_BLOCK;
-    const bool ok = bytes && !c->env.io.read_fn(c->env.io.user, c->files[file].handle, from,
-                                                bytes + ckr__misplaced(bytes, from), (size_t)b->n);
+    if (bytes)
+        sys = c->env.io.read_fn(c->env.io.user, c->files[file].handle, from,
+                                bytes + ckr__misplaced(bytes, from), (size_t)b->n);
+    const bool ok = bytes && !sys;
+    if (!bytes) ckr__fail(err, CKR_ITEM_NOMEM, NULL, CKR_NO_OFFSET, NULL, NULL);
+    if (sys) ckr__fail_io(err, CKR_ITEM_IO_READ, c->files[file].path, sys);
     pthread_mutex_lock(&f->lock);
     b->bytes = bytes;
     b->reading = false;
-    if (!ok) {                 /* who needs some of it reads that, and tells             */
+    if (!ok) {
         b->n = 0;
         b->users--;
         f->needs[f->first[file] + at].left = 0;
@@ -29840,10 +29845,10 @@ static void ckr__far_plan(ckr__far *f, const ckr__op *op)
     (void)f, (void)op;
 }
 
-static ckr__far_block *ckr__far_take(ckr__far *f, uint32_t file, uint64_t at, bool may, bool wait,
-                                     bool *busy)
+static ckr__far_block *ckr__far_take(ckr__far *f, uint32_t file, uint64_t at, ckr_error *err,
+                                     bool wait, bool *busy)
 {
-    (void)f, (void)file, (void)at, (void)may, (void)wait, (void)busy;
+    (void)f, (void)file, (void)at, (void)err, (void)wait, (void)busy;
     return NULL;
 }
 
@@ -29871,7 +29876,7 @@ typedef struct ckr__lane {
     ckr__pending *runs;        /* at most max_runs, or NULL: none waits                 */
     uint32_t   n_runs, max_runs;
     uint64_t   reach;          /* how far what waits goes on in the file; 0: not known  */
-    ckr__far  *far;            /* blocks of files that all lanes have, or NULL           */
+    ckr__far  *away;           /* blocks of files that all lanes have, or NULL           */
     const ckr__far_block *mine;                /* the one that this lane reads in, or NULL    */
     uint64_t   had;            /* bytes of it                                           */
     bool       alone;          /* it reads no blocks itself                             */
@@ -29928,7 +29933,7 @@ static uint64_t ckr__pending_end(const ckr__pending *r)
 
 static void ckr__far_leave(ckr__lane *w)
 {
-    if (w->mine) ckr__far_had(w->far, w->mine, w->mine->file, w->mine->at, w->had);
+    if (w->mine) ckr__far_had(w->away, w->mine, w->mine->file, w->mine->at, w->had);
     w->mine = NULL;
     w->had = 0;
 }
@@ -29939,15 +29944,16 @@ static bool ckr__far_enter(ckr__lane *w, uint32_t file, uint64_t at, bool wait)
 {
     const uint64_t size = w->src->files[file].size, k = at / CKR__FAR_BLOCK;
     bool busy = false, other;
+    ckr_error *err = w->alone ? NULL : &w->err;
     ckr__far_leave(w);
     if (at >= size) return true;
-    w->mine = ckr__far_take(w->far, file, k, !w->alone, false, &busy);
+    w->mine = ckr__far_take(w->away, file, k, err, false, &busy);
     for (uint64_t i = k + 1; wait && busy && i <= k + 4; i++) {
         if (i < k + 4 && i <= (size - 1) / CKR__FAR_BLOCK) {
-            const ckr__far_block *b = ckr__far_take(w->far, file, i, !w->alone, false, &other);
-            if (b) ckr__far_had(w->far, b, file, i, 0);
+            const ckr__far_block *b = ckr__far_take(w->away, file, i, err, false, &other);
+            if (b) ckr__far_had(w->away, b, file, i, 0);
         }
-        w->mine = ckr__far_take(w->far, file, k, !w->alone, i == k + 4, &busy);
+        w->mine = ckr__far_take(w->away, file, k, err, i == k + 4, &busy);
     }
     return !busy;
 }
@@ -29983,9 +29989,10 @@ static const uint8_t *ckr__fetch(ckr__lane *w, int side, const ckr_piece *p, uin
     if (w->block_file[side] == p->file && at >= from &&
         ckr__range_ok(at - from, n, w->block_n[side]))
         return block + (at - from);
-    const uint8_t *in = side == 0 && w->far ? ckr__far_bytes(w, p->file, at, n) : NULL;
-    if (!in && side == 0 && w->far) {
+    const uint8_t *in = side == 0 && w->away ? ckr__far_bytes(w, p->file, at, n) : NULL;
+    if (!in && side == 0 && w->away) {
         ckr__far_enter(w, p->file, at, true);
+        if (w->err.code != CKR_OK) return NULL;
         in = ckr__far_bytes(w, p->file, at, n);
     }
     if (in) w->had += n;
@@ -30310,7 +30317,7 @@ static bool ckr__run_look(ckr__lane *w, const ckr__pending *r)
 static bool ckr__runs_near(ckr__lane *w, uint32_t i, uint32_t end)
 {
     /* a call of the caller's own may go to a network */
-    const uint64_t gap = w->far                                      ? CKR__FAR_CALL / 2
+    const uint64_t gap = w->away                                      ? CKR__FAR_CALL / 2
                          : w->src->env.io.read_fn == ckr__os_read ? 8 * CKR__NEAR
                                                                   : 32 * CKR__NEAR;
     uint32_t next = i;         /* behind the neighbours                                  */
@@ -30360,13 +30367,13 @@ static bool ckr__runs_far(ckr__lane *w)
             e = ckr__runs_block(w, i);
             if (!w->runs[i].n || !ckr__far_enter(w, file, w->runs[i].a, pass > 0)) continue;
             const bool apart = !w->mine;
-            ok = ckr__runs_near(w, i, e);
+            ok = w->err.code == CKR_OK && ckr__runs_near(w, i, e);
             for (uint32_t x = i; x < e; x++) {
                 if (w->runs[x].dst) n_bytes += ckr__pending_end(&w->runs[x]) - w->runs[x].a;
                 w->runs[x].n = 0;
             }
             ckr__far_leave(w);
-            if (apart) ckr__far_had(w->far, NULL, file, w->runs[i].a / CKR__FAR_BLOCK, n_bytes);
+            if (apart) ckr__far_had(w->away, NULL, file, w->runs[i].a / CKR__FAR_BLOCK, n_bytes);
         }
     return ok;
 }
@@ -30375,7 +30382,7 @@ static bool ckr__runs_far(ckr__lane *w)
 static bool ckr__runs_flush(ckr__lane *w)
 {
     ckr__runs_sort(w->runs, w->n_runs);
-    const bool ok = w->far ? ckr__runs_far(w) : ckr__runs_near(w, 0, w->n_runs);
+    const bool ok = w->away ? ckr__runs_far(w) : ckr__runs_near(w, 0, w->n_runs);
     ckr__far_leave(w);
     w->n_runs = 0;
     return ok;
@@ -30385,7 +30392,7 @@ static bool ckr__runs_flush(ckr__lane *w)
 static bool ckr__run_waits(const ckr__lane *w, const ckr__op *op, const uint8_t *dst,
                            uint64_t bytes)
 {
-    return w->runs && dst && op->pa->file != CKR_NO_FILE && (w->far || bytes < CKR__DIRECT) &&
+    return w->runs && dst && op->pa->file != CKR_NO_FILE && (w->away || bytes < CKR__DIRECT) &&
            (!op->n_dims || bytes >= 1024);
 }
 
@@ -30410,7 +30417,7 @@ static bool ckr__run_any(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l
         return ckr__run_copy(w, op, a, l, dst, n);
     while (n > 0) {            /* what begins in one block at a time                     */
         const uint64_t in = (CKR__FAR_BLOCK - a % CKR__FAR_BLOCK + e - 1) / e,
-                       part = w->far ? ckr__min_u64((uint64_t)n, in) : (uint64_t)n;
+                       part = w->away ? ckr__min_u64((uint64_t)n, in) : (uint64_t)n;
         if (!ckr__run_wait(w, op, a, l, dst, part)) return false;
         a += part * e;
         l += part * ckr_dtype_size(op->logical);
@@ -30667,7 +30674,7 @@ typedef struct ckr__crew {
     uint32_t   n;
     uint64_t   n_tensors;      /* of the digest sums                                    */
     ckr__digest_tables *tables;
-    ckr__far  *far;            /* or NULL                                               */
+    ckr__far  *away;           /* or NULL                                               */
     bool       aside;          /* what it compares counts for nothing in the progress    */
 } ckr__crew;
 
@@ -30681,7 +30688,7 @@ static void ckr__crew_free(ckr__crew *w)
         ckr__heap_free(w->c, l->runs, l->max_runs * sizeof *l->runs);
         ckr__heap_free(w->c, l->sums, (size_t)w->n_tensors * sizeof *l->sums);
     }
-    ckr__far_free(w->far);
+    ckr__far_free(w->away);
     ckr__heap_free(w->c, w->lanes, w->n * sizeof *w->lanes);
     ckr__heap_free(w->c, w->tables, sizeof *w->tables);
     memset(w, 0, sizeof *w);
@@ -30738,13 +30745,13 @@ static uint32_t ckr__far_blocks(const ckr__ctx *c)
 /* The lanes share n blocks. */
 static bool ckr__crew_far(ckr__crew *w, const ckr__ctx *src, uint32_t n)
 {
-    w->far = n ? ckr__far_make(w->c, src, n) : NULL;
+    w->away = n ? ckr__far_make(w->c, src, n) : NULL;
     for (uint32_t i = 0; i < w->n; i++) {
-        w->lanes[i].far = w->far;
+        w->lanes[i].away = w->away;
         w->lanes[i].number = i;
         w->lanes[i].of = w->n;
     }
-    return !n || w->far;
+    return !n || w->away;
 }
 
 /* A cap on buffers under what one worker needs. */
@@ -35453,7 +35460,7 @@ static void ckr__win_lane_far(void *arg, uint32_t lane)
 {
     ckr__write *w = (ckr__write *)arg;
     ckr__lane *l = &w->crew.lanes[lane];
-    for (uint64_t i = lane; i < w->n_wins; i = ckr__far_next(w->crew.far, w->n_wins)) {
+    for (uint64_t i = lane; i < w->n_wins; i = ckr__far_next(w->crew.away, w->n_wins)) {
         ckr__win *win = &w->wins[w->order[i]];
         l->alone = win->many != 0;
         ckr__win_run(w, lane, win);
@@ -35476,7 +35483,7 @@ static void ckr__win_needs(ckr__write *w)
             for (uint64_t x = 0; f && x < f->n_ops; x++) {
                 const uint64_t at = s->offset + f->ops[x].at_d;
                 if (at < hi && at + f->ops[x].span[0] > lo)
-                    ckr__far_plan(w->crew.far, &f->ops[x]);
+                    ckr__far_plan(w->crew.away, &f->ops[x]);
             }
         }
     }
@@ -35491,7 +35498,7 @@ static void ckr__win_needs(ckr__write *w)
 static bool ckr__win_order(ckr__write *w)
 {
     uint64_t n = 0, last, left;
-    ckr__far_anew(w->crew.far, w->crew.n);
+    ckr__far_anew(w->crew.away, w->crew.n);
     if (!w->verify) ckr__win_needs(w);
     if (w->n_wins > w->cap_order) {
         w->cap_order = 2 * w->n_wins;
@@ -35518,7 +35525,7 @@ static bool ckr__win_order(ckr__write *w)
 static uint64_t ckr__wins_least(const ckr__write *w)
 {
     const uint64_t most = w->plan->facts.window_bytes;
-    return w->crew.far ? most - most / 4 : most;
+    return w->crew.away ? most - most / 4 : most;
 }
 
 /* Where files are far away a window ends with an archive, so that none of its bytes are late, and
@@ -35527,7 +35534,7 @@ static uint64_t ckr__wins_least(const ckr__write *w)
 static void ckr__win_far(const ckr__write *w, const ckr__out_file *f, ckr__win *x)
 {
     const uint64_t n = ((const ckr__image *)f->image)->n_parts, least = ckr__wins_least(w);
-    if (!n || w->shared || !w->crew.far) return;
+    if (!n || w->shared || !w->crew.away) return;
     const uint64_t i = ckr__part_number(f, x->begin), k = ckr__part_number(f, x->end - 1) + 1;
     if (k - i > 2 * CKR__FAR_PARTS + 2 * ((x->end - x->begin) / (f->size / n + 1))) {
         x->many = 1;
@@ -35624,7 +35631,7 @@ static void ckr__late_lane(void *arg, uint32_t lane)
     for (uint64_t i = lane; i < w->n_batch && err->code == CKR_OK; i += w->crew.n) {
         const uint64_t file = w->first_file + i;
         if (ckr__win_late(w, lane, file) != CKR_OK) return;
-        const int32_t sys = !w->verify && (w->shared || w->crew.far)
+        const int32_t sys = !w->verify && (w->shared || w->crew.away)
                                 ? io->sync_fn(io->user, w->handles[i])
                                 : 0;
         if (sys) ckr__fail_io(err, CKR_ITEM_IO_SYNC, w->files.list[file], sys);
@@ -35638,7 +35645,7 @@ static bool ckr__wins_room(ckr__write *w)
     for (uint64_t i = w->first_file; i < w->first_file + w->n_batch; i++) {
         ckr__write_range(w, i, &lo, &hi);
         n += (hi - lo) / (ckr__wins_least(w) - 15) + 1;
-        if (w->crew.far)
+        if (w->crew.away)
             n += ((const ckr__image *)w->plan->out.files[i]->image)->n_parts / CKR__FAR_PARTS;
     }
     if (n <= w->cap_wins) return true;
@@ -35754,9 +35761,9 @@ static ckr_result ckr__write_batch(ckr__write *w)
     memset(w->handles, 0, (size_t)w->n_batch * sizeof *w->handles);
     if (r == CKR_OK) r = ckr__batch_opens(w);
     for (uint64_t i = 0; i < w->n_batch && r == CKR_OK; i++) ckr__wins_add(w, w->first_file + i);
-    if (r == CKR_OK && w->crew.far && !ckr__win_order(w)) r = ckr__oom(w->c);
+    if (r == CKR_OK && w->crew.away && !ckr__win_order(w)) r = ckr__oom(w->c);
     if (r == CKR_OK) {
-        ckr__for(w->c, w->crew.n, w->crew.far ? ckr__win_lane_far : ckr__win_lane, w);
+        ckr__for(w->c, w->crew.n, w->crew.away ? ckr__win_lane_far : ckr__win_lane, w);
         r = ckr__crew_error(&w->crew);
     }
     if (r == CKR_OK) ckr__win_join(w);
@@ -36097,7 +36104,7 @@ static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *ol
     if (r == CKR_OK) r = ckr__write_receipt(w, receipt, &side);
     if (r == CKR_OK && !w->single)
         r = ckr__file_settle(c, w->files.list[p->out.n_files], &side);
-    if (r == CKR_OK && !w->crew.far) {
+    if (r == CKR_OK && !w->crew.away) {
         ckr__for(c, w->crew.n, ckr__settle_lane, w);
         r = ckr__crew_error(&w->crew);
     }
