@@ -36532,7 +36532,7 @@ static void ckr__sha_index(ckr_sha256 *h, const ckr__out_index *index)
             ckr__sha_words(h, (const uint64_t *)(const void *)x->chunks[k].start, x->n_dims);
             ckr__sha_words(h, (const uint64_t *)(const void *)x->chunks[k].count, x->n_dims);
         }
-        if (!x->chunks) ckr__sha_words(h, cut->at, x->n_chunks);
+        if (!x->chunks) ckr__sha_words(h, cut->at, (size_t)x->n_chunks);
     }
 }
 
