@@ -3416,8 +3416,9 @@ static uint32_t ckr__os_most(int fd, uint32_t n)
     const uint64_t limit = ckr__os_limit();
     const uint32_t least = limit < 16 ? 1 : limit < 128 ? (uint32_t)(limit / 8) : 16;
     if (ckr__os_few(fd, limit)) return least > 1 && n > least + 2 ? n - 2 : least;
-    return (uint32_t)ckr__min_u64(limit <= 1024 ? CKR__OPEN_FILES
-                                                : ckr__min_u64(limit / 2, UINT16_MAX),
+    /* (without a limit there is one of the system, which is not known)                          */
+    const bool known = limit > 1024 && limit <= (uint64_t)1 << 20;
+    return (uint32_t)ckr__min_u64(known ? ckr__min_u64(limit / 2, UINT16_MAX) : CKR__OPEN_FILES,
                                   ckr__os_enough(limit));
 }
 
@@ -3640,9 +3641,10 @@ static int32_t ckr__os_open(CKR__USER, const char *path, bool create, void **fil
 static int32_t ckr__os_share(CKR__USER, const char *path, uint64_t size, void **file)
 {
     struct stat st;
-    const int fd = ckr__os_fd(path, O_RDWR | O_CREAT);
     int32_t r = 0;
-    if (fd < 0) return errno;
+    int fd, tries = 0;
+    while ((fd = ckr__os_fd(path, O_RDWR | O_CREAT)) < 0)
+        if (!ckr__os_wait(&tries)) return errno;
     if (fstat(fd, &st) != 0) r = errno;
     else if (S_ISREG(st.st_mode) && (uint64_t)st.st_size < size) {
         st.st_size = (off_t)size;
@@ -3818,7 +3820,7 @@ static int32_t ckr__os_zeros(const ckr__os_file *f, int fd, uint64_t offset, con
     struct stat st;
     if (fstat(fd, &st) != 0 || ((uint64_t)st.st_size < f->whole &&
                                 ftruncate(fd, (off_t)f->whole) != 0))
-        return errno;
+        return ckr__os_transfer(fd, offset, NULL, src, n);
     const off_t data = lseek(fd, (off_t)offset, CKR__SEEK_DATA);
     if (data < 0 ? errno == ENXIO : (uint64_t)data >= offset + n) return 0;
 #else
@@ -3905,7 +3907,7 @@ static uint64_t ckr__os_holes(void *file)
     if (ckr__os_take(f, &fd)) return 0;
     while (at < end && (at = lseek(fd, at, CKR__SEEK_HOLE)) >= 0 && at < end) {
         off_t data = lseek(fd, at, CKR__SEEK_DATA);
-        if (data < 0 && errno != ENXIO) break;
+        if (data < 0 ? errno != ENXIO : data <= at) break;
         if (data < 0 || data > end) data = end;
         n += (uint64_t)(data - at);
         at = data;
@@ -30735,11 +30737,24 @@ nomem:
     return CKR_E_NOMEM;
 }
 
+/* Bytes that it takes to count what is needed of the blocks of all files; 0: more than a checkpoint
+   of any size that is known takes (16 TiB, if it does not lie). */
+static uint64_t ckr__far_counts(const ckr__ctx *src)
+{
+    const uint64_t most = (uint64_t)1 << 22;
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < src->n_files && n <= most; i++)
+        n += src->files[i].size / CKR__FAR_BLOCK + 1;
+    return n <= most ? n * sizeof(ckr__far_need) : 0;
+}
+
 /* How many blocks of far storage such lanes have together; 0: none. A caller's hooks may go to a
    network. */
-static uint32_t ckr__far_blocks(const ckr__ctx *c)
+static uint32_t ckr__far_blocks(const ckr__ctx *c, const ckr__ctx *src)
 {
-    return ckr__far_room() && c->env.io.read_fn != ckr__os_read ? 2 * c->env.parallel.n_threads : 0;
+    return ckr__far_room() && c->env.io.read_fn != ckr__os_read && ckr__far_counts(src)
+               ? 2 * c->env.parallel.n_threads
+               : 0;
 }
 
 /* The lanes share n blocks. */
@@ -34042,6 +34057,7 @@ static ckr_result ckr__plan_count(ckr_plan *p)
     /* a worker that writes has its window and what is beside it, and three lists of sums */
     facts->peak_bytes =
         p->src->ctx.arena_bytes + c->arena_bytes + beside + p->n_far * (uint64_t)ckr__far_room() +
+        (p->n_far ? ckr__far_counts(&p->src->ctx) : 0) +
         c->env.parallel.n_threads * (facts->window_bytes + CKR__RUNS(facts->window_bytes) +
                                      CKR__BESIDE + sizeof(ckr__lane) +
                                      48 * (p->src->state.n_tensors + 1));
@@ -34096,7 +34112,7 @@ static ckr_result ckr__plan_window(ckr_plan *p, uint64_t max_bytes)
         while (*lanes > 1 && max_bytes / *lanes < fixed + least) --*lanes;
         w = (max_bytes / *lanes - fixed) / 33 * 32 & ~(uint64_t)4095;
     }
-    p->n_far = ckr__far_blocks(&p->ctx);
+    p->n_far = ckr__far_blocks(&p->ctx, &p->src->ctx);
     if (max_bytes && w < CKR__WINDOW + 2 * ckr__far_room() * 33 / 32) p->n_far = 0;
     p->facts.window_bytes = w < CKR__WINDOW ? w : CKR__WINDOW;
     return CKR_OK;
@@ -36924,7 +36940,7 @@ static bool *ckr__part_uses(ckr__parts *x, uint64_t from, uint64_t to)
         const ckr__out_file *f = out->files[i];
         ckr__write_range(w, i, &lo, &hi);
         const bool whole = !lo && hi == f->size && !f->make_fn;
-        if (ckr__file_even(f)) continue;
+        if (ckr__file_even(f) || hi <= lo) continue;
         if (!whole && !ckr__parts_hold(x, i)) return NULL;
         ckr__entries list = ckr__entries_of(f);
         for (const ckr_entry *e; (e = ckr__entries_next(&list)) != NULL;) {
@@ -36953,11 +36969,12 @@ static ckr_result ckr__part_write(ckr__parts *x, uint32_t part)
     ckr__record rec = CKR_ZERO;
     ckr__buf crcs = { c, NULL, 0, 0, false }, b = crcs;
     const uint64_t from = part * x->each, to = from + x->each;
-    ckr__parts_drop(x);
-    x->ops = true;
+    x->ops = false;
     const bool *mine = ckr__part_uses(x, from, to);
     ckr_result r = mine ? ckr__record_begin(x, part, &rec) : c->err->code;
     if (r == CKR_OK) r = p->target.repair ? ckr__parts_mend(x) : ckr__plan_trust(p, c, mine);
+    ckr__parts_drop(x);        /* ops are made of what is known only now                 */
+    x->ops = true;
     if (r == CKR_OK) r = ckr__path_do(c, CKR_PATH_SYNC_DIR, x->dir, NULL, CKR_ITEM_IO_SYNC);
     if (r == CKR_OK) c->total = ckr__place_byte(x, ckr__step_place(x, to)) -
                                 ckr__place_byte(x, ckr__step_place(x, from));
@@ -37043,7 +37060,8 @@ static ckr_result ckr__done_back(ckr__parts *x, const char *plan, const char *do
     ckr_stat st;
     if (!out) return c->err->code;
     ckr_result r = ckr__part_load(c, done, &b);
-    const bool same = r == CKR_OK && b.size == at + 16 && ckr__path_stat(c, out, &st) &&
+    if (r == CKR_OK && !ckr__path_stat(c, out, &st)) r = ckr__stat_told(c, CKR_OK);
+    const bool same = r == CKR_OK && b.size == at + 16 &&
                       ckr__word_at(&b, at, 0) == (uint64_t)st.kind &&
                       st.id[1] && ckr__word_at(&b, at, 1) == st.id[1];
     ckr__buf_free(&b);
@@ -38968,7 +38986,7 @@ CKR_API void ckr_diff_free(ckr_diff *d)
    of the source: ckr__copy_tree makes it part of a file. The same from ranks that differ, in their
    number or their order, is nothing else: which old rank's dict is taken as a form is free.
 
-       k = ckr__streams_for(c, coming, ckr__xx_streams, rank);
+       k = ckr__streams_for(c, out, coming, ckr__xx_streams, rank);
        ckr__node_set(c, root, "rng", ckr__copy_tree(c, f, ckr__streams_write(&k, old), NULL));
 
    The dialect's row has ckr__streams_held for holds_fn when every rank has a file of its own. */
@@ -38983,6 +39001,7 @@ typedef struct ckr__rank_streams {
     ckr__ctx              *c;
     ckr_state             *s;          /* that is read                                   */
     const ckr_state       *coming;     /* that is written                                */
+    const ckr__ctx        *src;        /* where its stored states lie                    */
     const ckr__stream_key *keys;       /* up to one whose key is NULL                    */
     const char            *name;       /* all streams of the dict have it; NULL: the table's */
     /* What streams of this kind may vary over: axes as in ckr_stream.scope. `observed`: whether
@@ -39008,12 +39027,14 @@ static ckr__rank_streams ckr__streams_in(ckr__ctx *c, ckr_state *s, const ckr__s
 }
 
 /* To write those of a rank of the coming run. */
-static ckr__rank_streams ckr__streams_for(ckr__ctx *c, const ckr_state *coming,
-                                          const ckr__stream_key *keys, uint32_t rank)
+static ckr__rank_streams ckr__streams_for(ckr__ctx *c, const ckr__out *out,
+                                          const ckr_state *coming, const ckr__stream_key *keys,
+                                          uint32_t rank)
 {
     ckr__rank_streams k = CKR_ZERO;
     k.c = c;
     k.coming = coming;
+    k.src = out->src ? &out->src->ctx : c;
     k.keys = keys;
     k.rank = rank;
     return k;
@@ -39235,6 +39256,8 @@ static ckr_node *ckr__stream_now(const ckr__rank_streams *k, const char *kind, c
 static ckr_node *ckr__streams_value(const ckr__rank_streams *k, const ckr__stream_key *row,
                                     ckr_node *v)
 {
+    ckr__file *const files = k->c->files;
+    const uint32_t n_files = k->c->n_files;
     bool elsewhere, active;
     if (!row->kind || (!row->name && !ckr_node_is_dict(v))) return v;
     if (row->name && !ckr__stream_listed(row, v))
@@ -39248,7 +39271,11 @@ static ckr_node *ckr__streams_value(const ckr__rank_streams *k, const ckr__strea
                            name ? ckr__stream_now(k, row->kind, name, x) : x);
         }
     if (!row->name || !v->count) return out;
+    k->c->files = k->src->files;               /* borrowed while states are read         */
+    k->c->n_files = k->src->n_files;
     uint64_t own = ckr__stream_own(k->c, k->rank, v, &elsewhere, &active);
+    k->c->files = files;
+    k->c->n_files = n_files;
     for (uint64_t i = 0; i < v->count; i++)
         ckr__node_push(k->c, out, i == own ? ckr__stream_now(k, row->kind, row->name,
                                                              v->u.items[i])
@@ -45626,7 +45653,7 @@ static ckr_node *ckr__verl_put_extra(ckr__verl_save *x, const ckr__verl_model *m
     const uint64_t n = m->files.n_files[CKR__VERL_EXTRA];
     const ckr_node *old = n ? m->files.files[CKR__VERL_EXTRA][rank % n]->root : NULL;
     ckr_node *root = ckr__make(x->c, CKR_NODE_DICT);
-    ckr__rank_streams k = ckr__streams_for(x->c, x->s, ckr__verl_streams, rank);
+    ckr__rank_streams k = ckr__streams_for(x->c, x->out, x->s, ckr__verl_streams, rank);
     CKR__PAIRS(w, old)
         if (!ckr__is_str(w.key, "rng")) ckr__node_pair(x->c, root, w.key, w.value);
     k.name = m->stream;
@@ -48422,7 +48449,7 @@ static void ckr__nt_random_file(ckr__nt_job *x, ckr__out_file *f, const uint32_t
                                    : x->nt->f.files[CKR__NT_RANDOM][from]->root,
                    *attrs = root ? ckr__nt_attributes(root) : NULL;
     ckr_node *states = ckr__make(x->c, CKR_NODE_DICT), *map = ckr__dict_copy(x->c, attrs);
-    ckr__rank_streams k = ckr__streams_for(x->c, x->s, ckr__nt_streams,
+    ckr__rank_streams k = ckr__streams_for(x->c, x->out, x->s, ckr__nt_streams,
                                            (uint32_t)rank - (adopted ? at[CKR__TP] : 0));
     for (ckr__walk w = ckr__walk_in(ckr_node_get(attrs, "_dict")); ckr__walk_on(&w);) {
         k.name = ckr__nt_stream_name(x->s, adopted, w.name);
@@ -57196,7 +57223,7 @@ static ckr_node *ckr__ds_counter(ckr__ds_job *x, const char *key, int64_t v)
    random streams of this rank of the coming run. */
 static void ckr__ds_client_put(ckr__ds_job *x, const ckr_node *from)
 {
-    ckr__rank_streams k = ckr__streams_for(x->c, x->s, ckr__trainer_streams,
+    ckr__rank_streams k = ckr__streams_for(x->c, x->out, x->s, ckr__trainer_streams,
                                            x->zero == 3 ? x->d : x->m * x->dp);
     ckr__walk w = ckr__walk_in(from);
     if (x->t->without & CKR_PROGRESS) return;  /* counters and data positions are in it      */
@@ -60760,7 +60787,7 @@ static ckr_result ckr__oc_read(ckr__ctx *c, const char *dir, const ckr_open_desc
 static ckr_node *ckr__oc_rng(ckr__de *e, uint32_t rank, const ckr_node *old)
 {
     const ckr_node *rng = ckr_node_get(old, "rng");
-    ckr__rank_streams k = ckr__streams_for(e->c, e->s, ckr__trainer_streams, rank);
+    ckr__rank_streams k = ckr__streams_for(e->c, e->out, e->s, ckr__trainer_streams, rank);
     ckr_node *out = ckr__make(e->c, CKR_NODE_DICT);
     ckr_node *now = ckr__streams_write(&k, ckr__oc_states(e->c, old));
     for (uint64_t i = 0; now && i < ckr__dict_n(rng); i++) {
@@ -64630,7 +64657,7 @@ static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_file *k)
 static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_file *k, uint32_t dp)
 {
     const ckr_node *list = k->from->random;
-    ckr__rank_streams to = ckr__streams_for(x->c, x->s, ckr__mg_stream_keys, 0);
+    ckr__rank_streams to = ckr__streams_for(x->c, x->out, x->s, ckr__mg_stream_keys, 0);
     const uint64_t n = ckr_node_is_list(list) && list->count > 1 ? x->to.dp : 1;
     if (!ckr_node_is_list(list) || !list->count) return list;
     ckr_node *out = ckr__make(x->c, CKR_NODE_LIST);
@@ -66754,13 +66781,16 @@ static void ckr__tensors_by_name(ckr__ctx *c, ckr_state *s)
 {
     ckr__map names = { c, NULL, 0, 0 };
     uint64_t of;
+    bool asked = false;
     if (!ckr__word_in("safetensors torch dcp", s->dialect)) return;
     for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(c); i++) {
         ckr_tensor *t = s->tensors[i];
         const char *optim = strstr(t->name, "optim"), *dot = strrchr(t->name, '.');
         const char *state = optim ? strstr(optim, ".state.") : NULL;
-        if (!names.count && (optim == t->name || ckr__starts(t->name, "ema.")))
+        if (!asked && (optim == t->name || ckr__starts(t->name, "ema."))) {
             ckr__names_of(s, "param", &names); /* most files have no name that asks for them  */
+            asked = true;
+        }
         if (strcmp(t->slot, "param") != 0 || ckr__flat_slot(&names, t->name, &of, &t->by_name))
             continue;
         t->by_name = NULL;

@@ -968,6 +968,56 @@ static void plan_of_many_ranks(void)
     }
 }
 
+/* Random states of more than one device, a list in each rank's client state: which of them is the
+   rank's own is looked up in the source's files while a file is made. */
+static void devices(void)
+{
+    static const uint8_t own[2][16] = { { 7, 0, 0, 0, 0, 0, 0, 0, 4 },
+                                        { 7, 0, 0, 0, 0, 0, 0, 0, 8 } };
+    static const uint32_t dp[] = { 2, 4, 1 };
+    size_t i;
+    int k;
+    copy_case(CUT);
+    for (k = 0; k < 2; k++) {
+        char from[80], to[120];
+        snprintf(from, sizeof from, DATA "/devices%d.pt", k);
+        snprintf(to, sizeof to, STEP "zero_pp_rank_%d_mp_rank_00_model_states.pt", k);
+        memio_remove(&disk, to);
+        memio_load_file(&disk, from, to);
+    }
+    for (i = 0; i < sizeof dp / sizeof *dp; i++) {
+        ckr_error e;
+        job j;
+        memset(&j, 0, sizeof j);
+        j.t.topology.dp = dp[i];
+        j.t.topology.zero = 3;
+        j.c = open_ok("bad");
+        if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e))
+            CHECK_OK(ckr_plan_write(j.p, "w/out", NULL, &e), &e);
+        end(&j);
+        for (k = 0; k < 2 && dp[i] == 2; k++) {
+            char path[120];
+            ckr_ckpt *c = NULL;
+            uint8_t is[16];
+            ckr_open_desc d = CKR_ZERO;
+            d.env = &env;
+            snprintf(path, sizeof path,
+                     "w/out/global_step3/zero_pp_rank_%d_mp_rank_00_model_states.pt", k);
+            if (CHECK_OK(ckr_tree_open(path, &d, &c, &e), &e)) {
+                const ckr_node *list = ckr_node_get(ckr_node_get(ckr_ckpt_root(c), "rng"), "cuda");
+                const ckr_node *n = ckr_node_at(list, (uint64_t)k);
+                CHECK(ckr_node_is_list(list) && list->count == 2);
+                if (CHECK(n && n->kind == CKR_NODE_TENSOR) &&
+                    CHECK_OK(ckr_view_read(c, n->u.view, 0, 16, is, &e), &e))
+                    CHECK(memcmp(is, own[k], 16) == 0);
+            }
+            ckr_ckpt_close(c);
+        }
+        memio_remove(&disk, "w/out");
+    }
+    memio_remove(&disk, "bad");
+}
+
 /* What the receipt says of the output is what its reader finds: parameters cast from masters,
    masters made of parameters or left out, parameters that only masters stand for, names of a plain
    file. */
@@ -1474,6 +1524,7 @@ int main(int argc, char **argv)
     RUN(of_another_update);
     RUN(many_ranks);
     RUN(plan_of_many_ranks);
+    RUN(devices);
     RUN(universal_parts);
     RUN(counters_disagree);
     RUN_LONG(digests);

@@ -1176,7 +1176,8 @@ static const ckr_note *note_of(const ckr_plan *p, const char *code, int *n)
 
 /* A first copy that its master proves wrong: all parts take the other one, and the report of the
    commit tells of it as that of one process; also where one plan does all. */
-static void repaired(void)
+/* How a part lies in the files is another thing with each number of them. */
+static void repaired_in(uint32_t parts)
 {
     static const char norm[] = "decoder.layers.0.input_layernorm.weight";
     ckr_open_desc d = CKR_ZERO;
@@ -1195,6 +1196,7 @@ static void repaired(void)
     bad_is(process(WRITE, 0, NULL), &err, "not asked for",
            bad(CKR_ITEM_PLAN_REFUSED, "", NOWHERE, at));
     to.repair = true;
+    of.n = parts;
     sum = whole(&want);
     all_parts();
     env = faulty_env(&fault, io);
@@ -1216,6 +1218,13 @@ static void repaired(void)
     is_whole(sum, "repaired by one plan");
     ckr_plan_free(p);
     ckr_ckpt_close(c);
+}
+
+static void repaired(void)
+{
+    static const uint32_t parts[] = { 1, 3, 4, 7, 16 };
+    size_t k;
+    for (k = 0; k < sizeof parts / sizeof *parts; k++) repaired_in(parts[k]);
 }
 
 int main(int argc, char **argv)
