@@ -1242,7 +1242,8 @@ typedef struct ckr_open_desc {         /* NULL or all zero: recognise, default h
                                           its file has numbers only; NULL: not known      */
     size_t         n_names;
     /* The saved run's curve where it is a function of the trainer's own (LambdaLR): the LR of a
-       group with this base LR at clock t. NULL: not known.                               */
+       group with this base LR at clock t, called while the checkpoint and its plans live, by any
+       thread that uses them. NULL: not known.                                           */
     double       (*curve_fn)(void *user, double base_lr, double t);
     void          *curve_user;
     ckr_limits     limits;
@@ -26019,16 +26020,23 @@ static void ckr__out_unmake(ckr__out *o)
     for (uint64_t i = 0; i < o->n_files; i++) ckr__file_unmake(o->c, o, o->files[i]);
 }
 
-/* The tree of a file that is made while it is written. False: the error is set. */
+/* The tree of a file that is made while it is written. What there was to tell, the plan has told:
+   notes have no place then. False: the error is set. */
 static bool ckr__out_file_make(ckr__ctx *c, const ckr__out *o, ckr__out_file *f)
 {
+    ckr_note **const notes = c->notes, *none = NULL;
+    uint64_t *const n_notes = c->n_notes, n_none = 0;
     if (!f->make_fn) return true;
     f->root = NULL;
     f->entries = NULL;
     f->n_entries = 0;
-    if (!f->make_fn(c, f)) return false;
-    ckr__file_unmake(c, o, f);
-    return !ckr__failed(c);
+    c->notes = &none;
+    c->n_notes = &n_none;
+    const bool made = f->make_fn(c, f);
+    c->notes = notes;
+    c->n_notes = n_notes;
+    if (made) ckr__file_unmake(c, o, f);
+    return made && !ckr__failed(c);
 }
 
 /* What keeps a tensor from being taken as a strided array ("a tensor that is ..."), or NULL. */
