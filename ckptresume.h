@@ -170,8 +170,9 @@
        >>rng.remap.work >>rng.remap.read >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof
        >>rng.remap.report >>rng.remap.write >>rng.remap.all >>layout >>out >>dialects
        >>dialects.names >>dialects.dicts >>dialects.follows >>dialects.carry >>kit.groups
-       >>kit.slots >>write.pickle >>write.image >>write.dcp >>run >>lanes >>groups >>groups.fields
-       >>groups.values >>groups.notes >>groups.classes >>groups.gather >>groups.params
+       >>kit.slots >>write.pickle >>write.image >>write.dcp >>run >>run.far >>run.fetch
+       >>lanes >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes
+       >>groups.gather >>groups.params
        >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
        >>plan.ops >>plan.report >>plan.files >>plan.target >>plan.former >>plan.proof >>trust
        >>output >>output.paths >>output.parts >>verify >>verify.sweep >>verify.check >>verify.diff
@@ -29605,6 +29606,8 @@ static size_t ckr__misplaced(const uint8_t *p, uint64_t at)
     return (size_t)((at - (uint64_t)(uintptr_t)p) & (CKR__LINE - 1));
 }
 
+/* >>run.far ---------------------------------------------------------------- */
+
 /* Storage that is far away: a call costs as much as CKR__FAR_CALL bytes, and many are answered at
    once. So its files are read in blocks, by the lane that needs one first; others that need some of
    it meanwhile wait, or take it where it is. A block is read where that costs less than to read
@@ -29874,6 +29877,8 @@ static uint64_t ckr__far_next(ckr__far *f, uint64_t n)
     return n;
 }
 #endif
+
+/* >>run.fetch -------------------------------------------------------------- */
 
 /* What a worker owns: scratch, digest sums of every tensor, its error. */
 typedef struct ckr__lane {
