@@ -1821,6 +1821,41 @@ extern "C" {
 #  define CKR__COLD_END
 #endif
 
+/* A lock, and what its threads wait for. Without threads of ours there may be the caller's own. */
+#if defined(_WIN32)
+typedef struct ckr__lock { SRWLOCK own; CONDITION_VARIABLE told; } ckr__lock;
+#  define CKR__LOCK_MAKE(l)                                                                        \
+    (InitializeSRWLock(&(l)->own), InitializeConditionVariable(&(l)->told), true)
+#  define CKR__LOCK_FREE(l) ((void)(l))
+#  define CKR__ENTER(l)     AcquireSRWLockExclusive(&(l)->own)
+#  define CKR__LEAVE(l)     ReleaseSRWLockExclusive(&(l)->own)
+#  define CKR__WAIT(l)      SleepConditionVariableSRW(&(l)->told, &(l)->own, INFINITE, 0)
+#  define CKR__TELL(l)      WakeAllConditionVariable(&(l)->told)
+#elif !defined(CKPTRESUME_NO_THREADS)
+typedef struct ckr__lock { pthread_mutex_t own; pthread_cond_t told; } ckr__lock;
+#  define CKR__LOCK_MAKE(l)                                                                        \
+    (pthread_mutex_init(&(l)->own, NULL) == 0 &&                                                   \
+     (pthread_cond_init(&(l)->told, NULL) == 0 || (pthread_mutex_destroy(&(l)->own), false)))
+#  define CKR__LOCK_FREE(l) (pthread_cond_destroy(&(l)->told), pthread_mutex_destroy(&(l)->own))
+#  define CKR__ENTER(l)     pthread_mutex_lock(&(l)->own)
+#  define CKR__LEAVE(l)     pthread_mutex_unlock(&(l)->own)
+#  define CKR__WAIT(l)      pthread_cond_wait(&(l)->told, &(l)->own)
+#  define CKR__TELL(l)      pthread_cond_broadcast(&(l)->told)
+#else
+typedef struct ckr__lock { char own; } ckr__lock;
+#  define CKR__LOCK_MAKE(l) ((l)->own = 0, true)
+#  define CKR__LOCK_FREE(l) ((void)(l))
+#  if defined(__GNUC__)
+#    define CKR__ENTER(l)   while (__atomic_test_and_set(&(l)->own, __ATOMIC_ACQUIRE)) {}
+#    define CKR__LEAVE(l)   __atomic_clear(&(l)->own, __ATOMIC_RELEASE)
+#  else
+#    define CKR__ENTER(l)   ((void)(l))
+#    define CKR__LEAVE(l)   ((void)(l))
+#  endif
+#  define CKR__WAIT(l)      do { CKR__LEAVE(l); CKR__ENTER(l); } while (0)
+#  define CKR__TELL(l)      ((void)(l))
+#endif
+
 typedef char ckr__assert_int_is_32_bits[sizeof(int) == 4 ? 1 : -1];
 typedef char ckr__assert_float_is_32_bits[sizeof(float) == 4 ? 1 : -1];
 typedef char ckr__assert_double_is_64_bits[sizeof(double) == 8 ? 1 : -1];
@@ -3329,11 +3364,7 @@ typedef struct ckr__os_file {
 
 /* The files that a context reads: those that were used last stay open. */
 typedef struct ckr__os_pool {
-#if !defined(CKPTRESUME_NO_THREADS)
-    pthread_mutex_t lock;
-#else
-    char lock;                 /* threads may be the caller's own                       */
-#endif
+    ckr__lock lock;
     ckr__os_file *newest, *oldest;
     uint32_t n;
     bool full;                 /* one had to be closed for another: the rest is opened when read */
@@ -3343,28 +3374,6 @@ typedef struct ckr__os_pool {
 
 #define CKR__OPEN_FILES 768u   /* of one context: leaves numbers below select's 1,024, unless the
                                   program's limit says that it has no use for these          */
-
-static void ckr__os_enter(ckr__os_pool *p)
-{
-#if !defined(CKPTRESUME_NO_THREADS)
-    pthread_mutex_lock(&p->lock);
-#elif defined(__GNUC__)
-    while (__atomic_test_and_set(&p->lock, __ATOMIC_ACQUIRE)) {}
-#else
-    (void)p;
-#endif
-}
-
-static void ckr__os_leave(ckr__os_pool *p)
-{
-#if !defined(CKPTRESUME_NO_THREADS)
-    pthread_mutex_unlock(&p->lock);
-#elif defined(__GNUC__)
-    __atomic_clear(&p->lock, __ATOMIC_RELEASE);
-#else
-    (void)p;
-#endif
-}
 
 /* open(2). No waiting for the other end of a pipe; no descriptor in programs that are started. */
 static int ckr__os_fd(const char *path, int flags)
@@ -3476,30 +3485,30 @@ static bool ckr__os_cold(int fd, uint64_t size)
 /* Before the first read of a file by who reads each byte once. */
 static void ckr__os_probe(ckr__os_file *f, int fd)
 {
-    ckr__os_enter(f->pool);
+    CKR__ENTER(&f->pool->lock);
     const bool probe = f->pool->once && f->pool->bytes >= CKR__MUCH && !f->probed;
     if (probe) f->probed = true;
-    ckr__os_leave(f->pool);
+    CKR__LEAVE(&f->pool->lock);
     if (!probe || !ckr__os_cold(fd, f->size)) return;
 #if defined(POSIX_FADV_SEQUENTIAL)
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 #endif
-    ckr__os_enter(f->pool);
+    CKR__ENTER(&f->pool->lock);
     f->cold = true;
-    ckr__os_leave(f->pool);
+    CKR__LEAVE(&f->pool->lock);
 }
 
 /* After a read: from time to time what a cold file has brought into memory goes again. */
 static bool ckr__os_behind(ckr__os_file *f, size_t n)
 {
     bool all = false;
-    ckr__os_enter(f->pool);
+    CKR__ENTER(&f->pool->lock);
     if (f->cold && f->pool->once) {
         f->taken += n;
         all = f->taken >= CKR__MUCH / 8;
         if (all) f->taken = 0;
     }
-    ckr__os_leave(f->pool);
+    CKR__LEAVE(&f->pool->lock);
     return all;
 }
 
@@ -3508,14 +3517,14 @@ static void ckr__os_once(void *pool, bool begins)
 {
     ckr__os_pool *p = (ckr__os_pool *)pool;
     if (!p) return;
-    ckr__os_enter(p);
+    CKR__ENTER(&p->lock);
     p->once += begins ? 1 : UINT32_MAX;
     for (ckr__os_file *f = begins || p->once ? NULL : p->newest; f; f = f->older) {
         if (f->cold) ckr__os_forget(f->fd, 0, 0);
         f->probed = f->cold = false;
         f->taken = 0;
     }
-    ckr__os_leave(p);
+    CKR__LEAVE(&p->lock);
 }
 
 /* Closes the one that was not used for longest, where more than `most` are open. False: none. */
@@ -3523,7 +3532,7 @@ static bool ckr__os_evict(ckr__os_pool *p, uint32_t most)
 {
     int fd = -1;
     bool cold = false;
-    ckr__os_enter(p);
+    CKR__ENTER(&p->lock);
     ckr__os_file *f = p->n > most ? p->oldest : NULL;
     while (f && f->users) f = f->newer;
     if (f) {
@@ -3532,7 +3541,7 @@ static bool ckr__os_evict(ckr__os_pool *p, uint32_t most)
         cold = f->cold;
         f->fd = -1;
     }
-    ckr__os_leave(p);
+    CKR__LEAVE(&p->lock);
     if (cold) ckr__os_forget(fd, 0, 0);
     if (fd >= 0) close(fd);
     return fd >= 0;
@@ -3546,30 +3555,25 @@ static void ckr__os_join(void **pool, void *file)
     if (!p) {
         p = (ckr__os_pool *)malloc(sizeof *p);
         if (p) memset(p, 0, sizeof *p);
-#if !defined(CKPTRESUME_NO_THREADS)
-        if (p && pthread_mutex_init(&p->lock, NULL) != 0) {
+        if (!p || !CKR__LOCK_MAKE(&p->lock)) {
             free(p);
-            p = NULL;
+            return;
         }
-#endif
-        if (!p) return;
         *pool = p;
     }
     f->pool = p;
     p->bytes += f->size;
     if (f->fd < 0) return;
-    ckr__os_enter(p);
+    CKR__ENTER(&p->lock);
     ckr__os_front(p, f);
     const uint32_t most = ckr__os_most(f->fd, p->n);
-    ckr__os_leave(p);
+    CKR__LEAVE(&p->lock);
     while (ckr__os_evict(p, most)) p->full = true;
 }
 
 static void ckr__os_pool_free(void *pool)
 {
-#if !defined(CKPTRESUME_NO_THREADS)
-    if (pool) pthread_mutex_destroy(&((ckr__os_pool *)pool)->lock);
-#endif
+    if (pool) CKR__LOCK_FREE(&((ckr__os_pool *)pool)->lock);
     free(pool);
 }
 
@@ -3710,7 +3714,7 @@ static bool ckr__os_use(ckr__os_file *f, int *fd)
         *fd = f->fd;
         return f->fd >= 0;
     }
-    ckr__os_enter(p);
+    CKR__ENTER(&p->lock);
     if (f->fd >= 0) {
         f->users++;
         *fd = f->fd;
@@ -3719,7 +3723,7 @@ static bool ckr__os_use(ckr__os_file *f, int *fd)
             ckr__os_front(p, f);
         }
     }
-    ckr__os_leave(p);
+    CKR__LEAVE(&p->lock);
     return *fd >= 0;
 }
 
@@ -3730,7 +3734,7 @@ static void ckr__os_keep(ckr__os_file *f, int *fd)
     ckr__os_pool *p = f->pool;
     int spare = -1;
     if (!p) return;
-    ckr__os_enter(p);
+    CKR__ENTER(&p->lock);
     f->users++;
     if (f->fd >= 0) {
         spare = *fd;
@@ -3740,7 +3744,7 @@ static void ckr__os_keep(ckr__os_file *f, int *fd)
         ckr__os_front(p, f);
     }
     const uint32_t most = ckr__os_most(*fd, p->n);
-    ckr__os_leave(p);
+    CKR__LEAVE(&p->lock);
     if (spare >= 0) close(spare);
     while (ckr__os_evict(p, most)) {}
 }
@@ -3770,9 +3774,9 @@ static int32_t ckr__os_take(ckr__os_file *f, int *fd)
 static void ckr__os_drop(ckr__os_file *f, int fd)
 {
     if (f->pool) {
-        ckr__os_enter(f->pool);
+        CKR__ENTER(&f->pool->lock);
         f->users--;
-        ckr__os_leave(f->pool);
+        CKR__LEAVE(&f->pool->lock);
     } else if (fd != f->fd) {
         close(fd);
     }
@@ -3935,9 +3939,9 @@ static void ckr__os_close(CKR__USER, void *file)
 {
     ckr__os_file *f = (ckr__os_file *)file;
     if (f->fd >= 0 && f->pool) {
-        ckr__os_enter(f->pool);
+        CKR__ENTER(&f->pool->lock);
         ckr__os_unlink(f->pool, f);
-        ckr__os_leave(f->pool);
+        CKR__LEAVE(&f->pool->lock);
     }
     if (f->fd >= 0) close(f->fd);
     free(f);
@@ -4735,7 +4739,45 @@ static ckr_result ckr__dir_list(ckr__ctx *c, const char *dir, ckr__dirlist *out)
 /* A parallel for over numbered tasks. Tasks write to disjoint memory and keep their own errors;
    which thread runs which task never shows in the result.                                      */
 
-#if !defined(CKPTRESUME_NO_THREADS) && !defined(_WIN32)
+#if !defined(CKPTRESUME_NO_THREADS)
+typedef struct ckr__pool {
+    ckr__lock lock;
+    uint32_t next, n_tasks;
+    void (*task_fn)(void *arg, uint32_t i);
+    void *arg;
+} ckr__pool;
+
+static void ckr__pool_work(ckr__pool *p)
+{
+    for (;;) {
+        CKR__ENTER(&p->lock);
+        const uint32_t i = p->next < p->n_tasks ? p->next++ : p->n_tasks;
+        CKR__LEAVE(&p->lock);
+        if (i == p->n_tasks) return;
+        p->task_fn(p->arg, i);
+    }
+}
+
+#if defined(_WIN32)
+typedef HANDLE ckr__thread;
+
+static DWORD WINAPI ckr__pool_main(LPVOID p)
+{
+    ckr__pool_work((ckr__pool *)p);
+    return 0;
+}
+
+static bool ckr__pool_start(ckr__thread *id, ckr__pool *p)
+{
+    return (*id = CreateThread(NULL, 0, ckr__pool_main, p, 0, NULL)) != NULL;
+}
+
+static void ckr__pool_join(ckr__thread id)
+{
+    WaitForSingleObject(id, INFINITE);
+    CloseHandle(id);
+}
+#else
 #if defined(__has_feature)
 #  if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
       __has_feature(memory_sanitizer)
@@ -4748,128 +4790,78 @@ enum { CKR__STACK = 1 << 20 }; /* sanitizers' frames are larger */
 enum { CKR__STACK = 1 << 16 };
 #endif
 
-typedef struct ckr__pool {
-    pthread_mutex_t lock;
-    uint32_t next, n_tasks;
-    void (*task_fn)(void *arg, uint32_t i);
-    void *arg;
-} ckr__pool;
+typedef pthread_t ckr__thread;
 
-static void *ckr__pool_worker(void *arg)
+static void *ckr__pool_main(void *p)
 {
-    ckr__pool *p = (ckr__pool *)arg;
-    for (;;) {
-        pthread_mutex_lock(&p->lock);
-        uint32_t i = p->next;
-        if (i < p->n_tasks) p->next++;
-        pthread_mutex_unlock(&p->lock);
-        if (i >= p->n_tasks) return NULL;
-        p->task_fn(p->arg, i);
-    }
+    ckr__pool_work((ckr__pool *)p);
+    return NULL;
 }
 
 /* A small stack is enough, and 63 of the usual size are much where memory is counted. A program
-   with much thread-local data needs more: then the system's own size. */
-static bool ckr__pool_start(pthread_t *id, ckr__pool *p)
+   with much thread-local data needs more: then the system's own size. Handlers are for the
+   program's own threads. */
+static bool ckr__pool_start(ckr__thread *id, ckr__pool *p)
 {
     pthread_attr_t small;
+    sigset_t all, was;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &was);
     bool ok = pthread_attr_init(&small) == 0;
     if (ok) {
         ok = pthread_attr_setstacksize(&small, CKR__STACK) == 0 &&
-             pthread_create(id, &small, ckr__pool_worker, p) == 0;
+             pthread_create(id, &small, ckr__pool_main, p) == 0;
         pthread_attr_destroy(&small);
     }
-    return ok || pthread_create(id, NULL, ckr__pool_worker, p) == 0;
+    ok = ok || pthread_create(id, NULL, ckr__pool_main, p) == 0;
+    pthread_sigmask(SIG_SETMASK, &was, NULL);
+    return ok;
 }
+
+static void ckr__pool_join(ckr__thread id)
+{
+    pthread_join(id, NULL);
+}
+#endif
+#endif
 
 static void ckr__os_for(CKR__USER, uint32_t n_threads, uint32_t n_tasks,
                         void (*task_fn)(void *arg, uint32_t i), void *arg)
 {
+#if !defined(CKPTRESUME_NO_THREADS)
     ckr__pool p = CKR_ZERO;
-    pthread_t id[64];
-    sigset_t all, was;
+    ckr__thread id[64];
     uint32_t n = 0;
     p.n_tasks = n_tasks;
     p.task_fn = task_fn;
     p.arg = arg;
     if (n_threads > 65) n_threads = 65;
-    if (pthread_mutex_init(&p.lock, NULL) != 0) {
-        for (uint32_t i = 0; i < n_tasks; i++) task_fn(arg, i);
+    if (CKR__LOCK_MAKE(&p.lock)) {
+        for (uint32_t i = 1; i < n_threads && i < n_tasks; i++)
+            if (ckr__pool_start(&id[n], &p)) n++;
+        ckr__pool_work(&p);    /* the caller works too, so a refused thread costs only time */
+        for (uint32_t i = 0; i < n; i++) ckr__pool_join(id[i]);
+        CKR__LOCK_FREE(&p.lock);
         return;
     }
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &was);    /* handlers are for the program's own threads */
-    for (uint32_t i = 1; i < n_threads && i < n_tasks; i++)
-        if (ckr__pool_start(&id[n], &p)) n++;
-    pthread_sigmask(SIG_SETMASK, &was, NULL);
-    ckr__pool_worker(&p);      /* the caller works too, so a refused thread costs only time */
-    for (uint32_t i = 0; i < n; i++) pthread_join(id[i], NULL);
-    pthread_mutex_destroy(&p.lock);
-}
-
-static uint32_t ckr__os_cpus(void)
-{
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > 64 ? 64 : (uint32_t)n;
-}
-#elif !defined(CKPTRESUME_NO_THREADS)
-typedef struct ckr__pool {
-    volatile LONG next;
-    uint32_t n_tasks;
-    void (*task_fn)(void *arg, uint32_t i);
-    void *arg;
-} ckr__pool;
-
-static DWORD WINAPI ckr__pool_worker(LPVOID arg)
-{
-    ckr__pool *p = (ckr__pool *)arg;
-    for (;;) {
-        uint32_t i = (uint32_t)(InterlockedIncrement(&p->next) - 1);
-        if (i >= p->n_tasks) return 0;
-        p->task_fn(p->arg, i);
-    }
-}
-
-static void ckr__os_for(CKR__USER, uint32_t n_threads, uint32_t n_tasks,
-                        void (*task_fn)(void *arg, uint32_t i), void *arg)
-{
-    ckr__pool p = CKR_ZERO;
-    HANDLE id[63];
-    uint32_t n = 0;
-    p.n_tasks = n_tasks;
-    p.task_fn = task_fn;
-    p.arg = arg;
-    if (n_threads > 64) n_threads = 64;
-    for (uint32_t i = 1; i < n_threads && i < n_tasks; i++) {
-        id[n] = CreateThread(NULL, 0, ckr__pool_worker, &p, 0, NULL);
-        if (id[n]) n++;
-    }
-    ckr__pool_worker(&p);
-    if (n) WaitForMultipleObjects(n, id, TRUE, INFINITE);
-    for (uint32_t i = 0; i < n; i++) CloseHandle(id[i]);
-}
-
-static uint32_t ckr__os_cpus(void)
-{
-    SYSTEM_INFO info;
-    GetSystemInfo(&info);
-    return info.dwNumberOfProcessors < 1 ? 1
-           : info.dwNumberOfProcessors > 64 ? 64
-                                            : (uint32_t)info.dwNumberOfProcessors;
-}
-#else
-static void ckr__os_for(CKR__USER, uint32_t n_threads, uint32_t n_tasks,
-                        void (*task_fn)(void *arg, uint32_t i), void *arg)
-{
+#endif
     (void)n_threads;
     for (uint32_t i = 0; i < n_tasks; i++) task_fn(arg, i);
 }
 
 static uint32_t ckr__os_cpus(void)
 {
-    return 1;
-}
+#if defined(CKPTRESUME_NO_THREADS)
+    const int64_t n = 1;
+#elif defined(_WIN32)
+    SYSTEM_INFO info;
+    GetSystemInfo(&info);
+    const int64_t n = info.dwNumberOfProcessors;
+#else
+    const int64_t n = sysconf(_SC_NPROCESSORS_ONLN);
 #endif
+    return n < 1 ? 1 : n > 64 ? 64 : (uint32_t)n;
+}
 
 #if defined(_MSC_VER) && !defined(__clang__)
 #  pragma warning(pop)
@@ -29627,12 +29619,8 @@ typedef struct ckr__far_block {
 /* Of a block: bytes that are asked for, as often as they are; that are still to be; runs of all. */
 typedef struct ckr__far_need { uint32_t all, left, runs; } ckr__far_need;
 
-typedef struct ckr__far ckr__far;
-
-#if !defined(CKPTRESUME_NO_THREADS) && !defined(_WIN32)
-struct ckr__far {
-    pthread_mutex_t lock;
-    pthread_cond_t read;       /* a block was                                           */
+typedef struct ckr__far {
+    ckr__lock lock;            /* it is told when a block was read                      */
     ckr__ctx *c;               /* allocates                                             */
     const ckr__ctx *src;
     uint64_t *first, n_needs;  /* by file: its first one in `needs`, and then their end  */
@@ -29642,7 +29630,7 @@ struct ckr__far {
     uint64_t clock;
     bool     waits;            /* lanes are threads of ours, so that one can wait for another */
     uint64_t next;             /* window that is handed out next                        */
-};
+} ckr__far;
 
 /* Bytes of a block's memory. */
 static size_t ckr__far_room(void)
@@ -29658,8 +29646,7 @@ static void ckr__far_free(ckr__far *f)
     ckr__heap_free(f->c, f->blocks, f->n_blocks * sizeof *f->blocks);
     ckr__heap_free(f->c, f->needs, (size_t)f->n_needs * sizeof *f->needs);
     ckr__heap_free(f->c, f->first, ((size_t)f->src->n_files + 1) * sizeof *f->first);
-    pthread_cond_destroy(&f->read);
-    pthread_mutex_destroy(&f->lock);
+    CKR__LOCK_FREE(&f->lock);
     ckr__heap_free(f->c, f, sizeof *f);
 }
 
@@ -29669,7 +29656,7 @@ static ckr__far *ckr__far_make(ckr__ctx *c, const ckr__ctx *src, uint32_t n_bloc
     ckr__far *f = (ckr__far *)ckr__heap_alloc(c, sizeof *f);
     if (!f) return NULL;
     memset(f, 0, sizeof *f);
-    if (pthread_mutex_init(&f->lock, NULL) != 0 || pthread_cond_init(&f->read, NULL) != 0) {
+    if (!CKR__LOCK_MAKE(&f->lock)) {
         ckr__heap_free(c, f, sizeof *f);
         ckr__nomem(c);
         return NULL;
@@ -29765,7 +29752,7 @@ static ckr__far_block *ckr__far_take(ckr__far *f, uint32_t file, uint64_t at, ck
     int32_t sys = 0;
     bool read = false;
     *busy = false;
-    pthread_mutex_lock(&f->lock);
+    CKR__ENTER(&f->lock);
     for (;;) {
         for (uint32_t i = 0; i < f->n_blocks && !b; i++)
             if (f->blocks[i].n && f->blocks[i].file == file && f->blocks[i].at == at)
@@ -29773,7 +29760,7 @@ static ckr__far_block *ckr__far_take(ckr__far *f, uint32_t file, uint64_t at, ck
         if (!b || !b->reading || !f->waits) break;
         *busy = !wait;
         if (*busy) break;
-        pthread_cond_wait(&f->read, &f->lock);
+        CKR__WAIT(&f->lock);
         b = NULL;
     }
     if (b && b->reading) b = NULL;
@@ -29786,7 +29773,7 @@ static ckr__far_block *ckr__far_take(ckr__far *f, uint32_t file, uint64_t at, ck
     }
     if (b) b->users++;
     if (b) b->last = ++f->clock;
-    pthread_mutex_unlock(&f->lock);
+    CKR__LEAVE(&f->lock);
     if (!read) return b;
     const ckr__ctx *c = f->src;
     uint8_t *bytes = b->bytes;
@@ -29798,7 +29785,7 @@ static ckr__far_block *ckr__far_take(ckr__far *f, uint32_t file, uint64_t at, ck
     const bool ok = bytes && !sys;
     if (!bytes) ckr__fail(err, CKR_ITEM_NOMEM, NULL, CKR_NO_OFFSET, NULL, NULL);
     if (sys) ckr__fail_io(err, CKR_ITEM_IO_READ, c->files[file].path, sys);
-    pthread_mutex_lock(&f->lock);
+    CKR__ENTER(&f->lock);
     b->bytes = bytes;
     b->reading = false;
     if (!ok) {
@@ -29806,8 +29793,8 @@ static ckr__far_block *ckr__far_take(ckr__far *f, uint32_t file, uint64_t at, ck
         b->users--;
         f->needs[f->first[file] + at].left = 0;
     }
-    pthread_cond_broadcast(&f->read);
-    pthread_mutex_unlock(&f->lock);
+    CKR__TELL(&f->lock);
+    CKR__LEAVE(&f->lock);
     return ok ? b : NULL;
 }
 
@@ -29816,67 +29803,21 @@ static void ckr__far_had(ckr__far *f, const ckr__far_block *user, uint32_t file,
                          uint64_t n)
 {
     ckr__far_need *x = &f->needs[f->first[file] + at];
-    pthread_mutex_lock(&f->lock);
+    CKR__ENTER(&f->lock);
     if (user) f->blocks[user - f->blocks].users--;
     if (f->first[file] + at < f->first[file + 1])
         x->left -= (uint32_t)ckr__min_u64(n, x->left);
-    pthread_mutex_unlock(&f->lock);
+    CKR__LEAVE(&f->lock);
 }
 
 /* The next number below n; n: there is none. */
 static uint64_t ckr__far_next(ckr__far *f, uint64_t n)
 {
-    pthread_mutex_lock(&f->lock);
+    CKR__ENTER(&f->lock);
     const uint64_t i = f->next < n ? f->next++ : n;
-    pthread_mutex_unlock(&f->lock);
+    CKR__LEAVE(&f->lock);
     return i;
 }
-#else
-static size_t ckr__far_room(void)
-{
-    return 0;
-}
-
-static void ckr__far_free(ckr__far *f)
-{
-    (void)f;
-}
-
-static ckr__far *ckr__far_make(ckr__ctx *c, const ckr__ctx *src, uint32_t n_blocks)
-{
-    (void)c, (void)src, (void)n_blocks;
-    return NULL;
-}
-
-static void ckr__far_anew(ckr__far *f, uint64_t first)
-{
-    (void)f, (void)first;
-}
-
-static void ckr__far_plan(ckr__far *f, const ckr__op *op)
-{
-    (void)f, (void)op;
-}
-
-static ckr__far_block *ckr__far_take(ckr__far *f, uint32_t file, uint64_t at, ckr_error *err,
-                                     bool wait, bool *busy)
-{
-    (void)f, (void)file, (void)at, (void)err, (void)wait, (void)busy;
-    return NULL;
-}
-
-static void ckr__far_had(ckr__far *f, const ckr__far_block *user, uint32_t file, uint64_t at,
-                         uint64_t n)
-{
-    (void)f, (void)user, (void)file, (void)at, (void)n;
-}
-
-static uint64_t ckr__far_next(ckr__far *f, uint64_t n)
-{
-    (void)f;
-    return n;
-}
-#endif
 
 /* >>run.fetch -------------------------------------------------------------- */
 
@@ -30765,7 +30706,7 @@ static uint64_t ckr__far_counts(const ckr__ctx *src)
    network. */
 static uint32_t ckr__far_blocks(const ckr__ctx *c, const ckr__ctx *src)
 {
-    return ckr__far_room() && c->env.io.read_fn != ckr__os_read && ckr__far_counts(src)
+    return c->env.io.read_fn != ckr__os_read && ckr__far_counts(src)
                ? 2 * c->env.parallel.n_threads
                : 0;
 }
