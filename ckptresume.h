@@ -25467,18 +25467,30 @@ typedef struct ckr__out_chunk {
     ckr__out_file *file, *part;
 } ckr__out_chunk;
 
-/* Of a tensor that is cut evenly along axis 0: one chunk for each rank from `first` on. No list of
-   boxes, parts and entries: they are made while their file is written. */
+/* Chunks of a tensor that arithmetic tells: cut evenly along an axis for the ranks from `first` on,
+   or each of its sections is. No list of boxes, parts and entries: they are made while their file
+   is written. */
 typedef struct ckr__out_cut {
-    const ckr_tensor *tensor;          /* NULL: zeros                                    */
-    ckr__out_file   **files;           /* by rank                                        */
+    struct ckr__out_cut *next;         /* of the same item                                */
+    struct ckr__out_item *item;
+    const ckr_tensor *tensor, *as;     /* as of a bind; NULL: zeros                       */
+    int64_t           lead[2];         /* where it lies along the item's first axes, which it has
+                                          not                                            */
     int64_t           rows;            /* of a chunk, but for the last                    */
+    const int64_t    *sections;        /* their sizes; NULL: one                          */
     uint64_t         *at;              /* of each chunk: where its part lies              */
-    uint64_t          size[2], need[2], order;         /* of a part, and of the last one; 0: not
-                                                          known yet                      */
-    uint32_t          first;
+    uint64_t          order;
+    uint32_t          first, n, n_sections;            /* n: chunks                       */
+    uint8_t           n_lead, axis;    /* axis: of the tensor                             */
     bool              replica;
 } ckr__out_cut;
+
+/* Size and need of the parts of an item's cuts that have boxes of this size. */
+typedef struct ckr__cut_kind {
+    struct ckr__cut_kind *next;
+    const int64_t *count;
+    uint64_t       size, need;
+} ckr__cut_kind;
 typedef struct ckr__out_item {
     const char          *fqn;
     const ckr__dcp_part *path;         /* NULL: fqn alone                                */
@@ -25487,15 +25499,17 @@ typedef struct ckr__out_item {
     uint8_t              strides;      /* as of ckr__dcp_item                            */
     ckr_dtype            dtype;
     const int64_t       *shape;
-    ckr__out_chunk      *chunks;       /* NULL: `cut` tells                              */
+    ckr__out_cut        *cut, *last;   /* its chunks, and behind those listed ones       */
+    ckr__cut_kind       *kinds;
+    ckr__out_chunk      *chunks;
     uint64_t             n_chunks;
-    ckr__out_cut        *cut;
 } ckr__out_item;
 typedef struct ckr__out_index {
     ckr__out_item **items;
     uint64_t        n_items;
-    ckr__out_item **cuts;              /* those that have one, in the order of their parts  */
+    ckr__out_cut  **cuts;              /* in the order of their parts                     */
     uint64_t        n_cuts, n_parts;   /* and how many parts and cuts there are             */
+    ckr__out_file **files;             /* by rank                                         */
 } ckr__out_index;
 
 typedef struct ckr__out {
@@ -25631,23 +25645,39 @@ static ckr__out_file *ckr__out_part_add(ckr__ctx *c, ckr__out_file *f)
     return ckr__failed(c) ? NULL : p;
 }
 
-/* Where chunk k of an even cut begins, and its size. */
-static void ckr__cut_box(const ckr__out_item *x, uint64_t k, int64_t *start, int64_t *count)
+/* Where chunk k of a cut begins, and its size. */
+static void ckr__cut_box(const ckr__out_cut *cut, uint64_t k, int64_t *start, int64_t *count)
 {
+    const ckr__out_item *x = cut->item;
+    const uint64_t i = k % cut->n_sections, rank = k / cut->n_sections;
+    const uint32_t axis = cut->n_lead + (uint32_t)cut->axis;
+    int64_t rows = cut->rows;
     for (uint32_t d = 0; d < x->n_dims; d++) {
-        start[d] = d ? 0 : (int64_t)k * x->cut->rows;
-        count[d] = d ? x->shape[d] : ckr__min_i64(x->cut->rows, x->shape[0] - start[0]);
+        start[d] = d < cut->n_lead ? cut->lead[d] : 0;
+        count[d] = d < cut->n_lead ? 1 : x->shape[d];
     }
+    if (axis >= x->n_dims) return;
+    if (cut->sections) rows = cut->sections[i] / (int64_t)(cut->n / cut->n_sections);
+    for (uint64_t s = 0; cut->sections && s < i; s++) start[axis] += cut->sections[s];
+    start[axis] += (int64_t)rank * rows;
+    count[axis] = ckr__min_i64(rows, x->shape[axis] - start[axis]);
 }
 
-/* The parts of a file in their order: listed ones, and those of even cuts. */
+static ckr__cut_kind *ckr__cut_kind_of(const ckr__out_item *x, const int64_t *count)
+{
+    ckr__cut_kind *k = x->kinds;
+    while (k && x->n_dims && memcmp(k->count, count, x->n_dims * sizeof *count) != 0) k = k->next;
+    return k;
+}
+
+/* The parts of a file in their order: listed ones, and those of cuts. */
 typedef struct ckr__walk_parts {
     const ckr__out_file *f;
-    uint64_t             own, cut;
-    ckr__out_file       *part;         /* a listed one; NULL: chunk `k` of `item`        */
-    const ckr__out_item *item;
+    uint64_t             own, next;
+    ckr__out_file       *part;         /* a listed one; NULL: chunk `k` of `cut`          */
+    const ckr__out_cut  *cut;
     uint64_t             k;
-    bool                 once;         /* of each even cut its first chunk alone         */
+    bool                 once;         /* of each cut its first chunk alone              */
 } ckr__walk_parts;
 
 static ckr__walk_parts ckr__walk_parts_of(const ckr__out_file *f)
@@ -25661,23 +25691,24 @@ static bool ckr__walk_parts_next(ckr__walk_parts *w)
 {
     const ckr__out_index *cuts = w->f->cuts;
     const uint32_t rank = w->f->cut_rank;
+    if (w->cut && !w->part && !w->once && (w->k + 1) % w->cut->n_sections) return ++w->k;
     w->part = w->own < w->f->n_parts ? w->f->parts[w->own] : NULL;
-    for (; cuts && w->cut < cuts->n_cuts; w->cut++) {
-        w->item = cuts->cuts[w->cut];
-        if (w->part && w->part->order < w->item->cut->order) break;
-        if (rank < w->item->cut->first ||
-            rank - w->item->cut->first >= (w->once ? 1 : w->item->n_chunks))
-            continue;
+    for (; cuts && w->next < cuts->n_cuts; w->next++) {
+        const ckr__out_cut *cut = cuts->cuts[w->next];
+        const uint64_t k = (uint64_t)(rank - cut->first) * cut->n_sections;
+        if (w->part && w->part->order < cut->order) break;
+        if (rank < cut->first || k >= (w->once ? 1 : cut->n)) continue;
         w->part = NULL;
-        w->k = rank - w->item->cut->first;
-        w->cut++;
+        w->cut = cut;
+        w->k = k;
+        w->next++;
         return true;
     }
     if (w->part) w->own++;
     return w->part != NULL;
 }
 
-/* The entries of a file in their order; one of an even cut stands for what will be made, and only
+/* The entries of a file in their order; one of a cut stands for what will be made, and only
    until the next. */
 typedef struct ckr__entries {
     ckr__walk_parts parts;
@@ -25697,30 +25728,32 @@ static ckr__entries ckr__entries_of(const ckr__out_file *f)
     return w;
 }
 
-static ckr_entry *ckr__entry_of_cut(ckr__entries *w)
+/* The entry of a cut's chunk, in *w. */
+static ckr_entry *ckr__entry_of_cut(ckr__entries *w, const ckr__walk_parts *of)
 {
-    const ckr__out_item *x = w->parts.item;
-    int64_t numel = 1, step = (int64_t)ckr_dtype_size(x->dtype);
-    ckr__cut_box(x, w->parts.k, w->v[0], w->v[1]);
-    for (uint32_t d = x->n_dims; d-- > 0; step = ckr__times(step, w->v[1][d])) {
-        w->v[2][d] = step;
-        numel = ckr__times(numel, w->v[1][d]);
-    }
+    const ckr__out_cut *cut = of->cut;
+    const ckr__out_item *x = cut->item;
+    int64_t step = (int64_t)ckr_dtype_size(x->dtype);
+    memset(&w->entry, 0, sizeof w->entry);
+    memset(&w->bind, 0, sizeof w->bind);
+    ckr__cut_box(cut, of->k, w->v[0], w->v[1]);
+    for (uint32_t d = x->n_dims; d-- > 0; step = ckr__times(step, w->v[1][d])) w->v[2][d] = step;
     w->entry.dtype = x->dtype;
     w->entry.n_dims = x->n_dims;
     w->entry.shape = w->v[1];
     w->entry.name = x->fqn;
     w->entry.n_bytes = (uint64_t)step;
     w->entry.binds = &w->bind;
-    w->entry.n_binds = x->cut->tensor && numel;
-    w->bind.tensor = x->cut->tensor;
-    w->bind.piece.n_dims = x->n_dims;
-    w->bind.piece.start = w->v[0];
-    w->bind.piece.count = w->v[1];
-    w->bind.piece.stride = w->v[2];
+    w->entry.n_binds = cut->tensor && step;
+    w->bind.tensor = cut->tensor;
+    w->bind.as = cut->as;
+    w->bind.piece.n_dims = x->n_dims - cut->n_lead;
+    w->bind.piece.start = w->v[0] + cut->n_lead;
+    w->bind.piece.count = w->v[1] + cut->n_lead;
+    w->bind.piece.stride = w->v[2] + cut->n_lead;
     w->bind.piece.dtype = x->dtype;
     w->bind.piece.file = CKR_NO_FILE;
-    w->bind.piece.replica = x->cut->replica;
+    w->bind.piece.replica = cut->replica;
     return &w->entry;
 }
 
@@ -25730,12 +25763,12 @@ static ckr_entry *ckr__entries_next(ckr__entries *w)
         if ((w->of && w->of == w->parts.f) || !ckr__walk_parts_next(&w->parts)) return NULL;
         w->i = 0;
         w->of = w->parts.part;
-        if (!w->of) return ckr__entry_of_cut(w);
+        if (!w->of) return ckr__entry_of_cut(w, &w->parts);
     }
     return w->of->entries[w->i++];
 }
 
-/* Every bind of the output, with its entry, in the order of files; of an even cut the first one,
+/* Every bind of the output, with its entry, in the order of files; of a cut the first one,
    which all are like. */
 typedef struct ckr__binds {
     const ckr__out  *o;
@@ -29238,34 +29271,53 @@ static void ckr__index_properties(ckr__pickler *p, const ckr__out_item *x)
     ckr__pickler_op(p, "tb");
 }
 
-/* A chunk, listed or of an even cut. */
+/* The chunks of an item, one after the other. */
 typedef struct ckr__index_chunk {
+    const ckr__out_index *of;
+    const ckr__out_item *item;
+    const ckr__out_cut *cut;           /* the next is number `k` of it, or of the listed ones */
+    uint64_t    k, n;                  /* n: so many have been                            */
     int64_t     start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
     const char *path;
     uint64_t    at, size;
 } ckr__index_chunk;
 
-static ckr__index_chunk ckr__index_chunk_of(const ckr__out_item *x, uint64_t i)
+static ckr__index_chunk ckr__index_chunks(const ckr__out_index *of, const ckr__out_item *x)
 {
-    const ckr__out_chunk *k = x->chunks ? &x->chunks[i] : NULL;
     ckr__index_chunk y = CKR_ZERO;
-    if (!k) {
-        ckr__cut_box(x, i, y.start, y.count);
-        y.path = x->cut->files[x->cut->first + i]->path;
-        y.at = x->cut->at[i];
-        y.size = x->cut->size[i + 1 == x->n_chunks];
-        return y;
-    }
-    if (x->n_dims) memcpy(y.start, k->start, x->n_dims * sizeof *y.start);
-    if (x->n_dims) memcpy(y.count, k->count, x->n_dims * sizeof *y.count);
-    y.path = k->file->path;
-    y.at = k->part->at;
-    y.size = k->part->size;
+    y.of = of;
+    y.item = x;
+    y.cut = x->cut;
     return y;
 }
 
-static void ckr__index_tensor(ckr__pickler *p, const ckr__out_item *x)
+static bool ckr__index_chunks_next(ckr__index_chunk *y)
 {
+    const ckr__out_item *x = y->item;
+    const ckr__out_cut *cut = y->cut;
+    const uint64_t k = y->k++;
+    if (cut) {
+        ckr__cut_box(cut, k, y->start, y->count);
+        y->path = y->of->files[cut->first + k / cut->n_sections]->path;
+        y->at = cut->at[k];
+        y->size = ckr__cut_kind_of(x, y->count)->size;
+        if (y->k == cut->n) y->cut = cut->next, y->k = 0;
+    } else if (k < x->n_chunks) {
+        const ckr__out_chunk *c = &x->chunks[k];
+        if (x->n_dims) memcpy(y->start, c->start, x->n_dims * sizeof *y->start);
+        if (x->n_dims) memcpy(y->count, c->count, x->n_dims * sizeof *y->count);
+        y->path = c->file->path;
+        y->at = c->part->at;
+        y->size = c->part->size;
+    } else {
+        return false;
+    }
+    return ++y->n;
+}
+
+static void ckr__index_tensor(ckr__pickler *p, const ckr__out_index *of, const ckr__out_item *x)
+{
+    ckr__index_chunk k = ckr__index_chunks(of, x);
     ckr__index_begin(p, CKR__DCP_CLASSES, "TensorStorageMetadata");
     ckr__pickler_word(p, "properties");
     ckr__index_properties(p, x);
@@ -29273,8 +29325,7 @@ static void ckr__index_tensor(ckr__pickler *p, const ckr__out_item *x)
     ckr__index_size(p, x->n_dims, x->shape);
     ckr__pickler_word(p, "chunks");
     ckr__pickler_op(p, "](");
-    for (uint64_t i = 0; i < x->n_chunks; i++) {
-        const ckr__index_chunk k = ckr__index_chunk_of(x, i);
+    while (ckr__index_chunks_next(&k)) {
         ckr__index_begin(p, CKR__DCP_CLASSES, "ChunkStorageMetadata");
         ckr__pickler_word(p, "offsets");
         ckr__index_size(p, x->n_dims, k.start);
@@ -29314,7 +29365,7 @@ static void ckr__index_state(ckr__index_out *o, const ckr__out_index *x)
         ckr__index_flush(o, CKR__INDEX_PART);
         ckr__pickler_word(p, x->items[i]->fqn);
         if (!x->items[i]->bytes) {
-            ckr__index_tensor(p, x->items[i]);
+            ckr__index_tensor(p, x, x->items[i]);
             continue;
         }
         ckr__pickler_class(p, CKR__DCP_CLASSES, "BytesStorageMetadata");
@@ -29343,9 +29394,9 @@ static void ckr__index_planner(ckr__index_out *o, const ckr__out_index *x)
     ckr__pickler_op(p, "u");
 }
 
-static void ckr__index_place(ckr__pickler *p, const ckr__out_item *x, uint64_t i)
+static void ckr__index_place(ckr__pickler *p, const ckr__index_chunk *k)
 {
-    const ckr__index_chunk k = ckr__index_chunk_of(x, i);
+    const ckr__out_item *x = k->item;
     ckr__index_begin(p, CKR__DCP_CLASSES, "MetadataIndex");
     ckr__pickler_word(p, "fqn");
     ckr__pickler_word(p, x->fqn);
@@ -29353,18 +29404,18 @@ static void ckr__index_place(ckr__pickler *p, const ckr__out_item *x, uint64_t i
     if (x->bytes) {
         ckr__pickler_op(p, "N");
     } else {
-        ckr__pickler_int(p, (int64_t)i);
+        ckr__pickler_int(p, (int64_t)k->n - 1);
         ckr__pickler_word(p, "offset");
-        ckr__index_size(p, x->n_dims, k.start);
+        ckr__index_size(p, x->n_dims, k->start);
     }
     ckr__pickler_op(p, "ub");
     ckr__index_begin(p, "torch.distributed.checkpoint.filesystem", "_StorageInfo");
     ckr__pickler_word(p, "relative_path");
-    ckr__pickler_word(p, ckr__base(k.path));
+    ckr__pickler_word(p, ckr__base(k->path));
     ckr__pickler_word(p, "offset");
-    ckr__pickler_int(p, (int64_t)k.at);
+    ckr__pickler_int(p, (int64_t)k->at);
     ckr__pickler_word(p, "length");
-    ckr__pickler_int(p, (int64_t)k.size);
+    ckr__pickler_int(p, (int64_t)k->size);
     ckr__pickler_op(p, "ub");
 }
 
@@ -29378,11 +29429,13 @@ static ckr_result ckr__index_put(ckr__ctx *c, ckr__out_file *f, ckr__packer *p, 
     ckr__index_planner(&o, x);
     ckr__pickler_word(&o.w, "storage_data");
     ckr__pickler_op(&o.w, "}(");
-    for (uint64_t i = 0; i < x->n_items; i++)
-        for (uint64_t k = 0; k < x->items[i]->n_chunks; k++) {
-            ckr__index_place(&o.w, x->items[i], k);
+    for (uint64_t i = 0; i < x->n_items; i++) {
+        ckr__index_chunk k = ckr__index_chunks(x, x->items[i]);
+        while (ckr__index_chunks_next(&k)) {
+            ckr__index_place(&o.w, &k);
             ckr__index_flush(&o, CKR__INDEX_PART);
         }
+    }
     ckr__pickler_op(&o.w, "uub.");
     ckr__index_flush(&o, 0);
     const ckr_result r = ckr__pickler_end(&o.w);
@@ -33805,27 +33858,25 @@ static ckr__ctx ckr__ctx_aside(const ckr__ctx *c)
     return x;
 }
 
-/* The part of an even cut's chunk k, with entry and bind. NULL sets the error. */
-static ckr__out_file *ckr__cut_part(ckr__ctx *c, const ckr__out_item *x, uint64_t k)
+/* The part of a cut's chunk, with entry and bind. NULL sets the error. */
+static ckr__out_file *ckr__cut_part(ckr__ctx *c, const ckr__walk_parts *w)
 {
-    const ckr__out_cut *cut = x->cut;
     ckr__out_file *part = CKR__NEW(c, ckr__out_file);
-    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], numel;
-    ckr__box box;
+    ckr__entries x;
+    const ckr_entry *e = ckr__entry_of_cut(&x, w);
+    const ckr_piece *p = &x.bind.piece;
     if (!part) return NULL;
     part->path = "archive";
     part->format = CKR_FORMAT_TORCH_ZIP;
-    ckr__cut_box(x, k, start, count);
-    part->root = ckr__entry_new(c, part, x->fqn, x->dtype, x->n_dims, count);
-    if (!part->root || !ckr__numel(x->n_dims, count, &numel)) return NULL;
-    return !cut->tensor || ckr__bind_flat(c, part->root->u.entry, cut->tensor, cut->replica,
-                                          ckr__box_block(&box, x->n_dims, start, count), 0,
-                                          numel, 0)
-               ? part
-               : NULL;
+    part->root = ckr__entry_new(c, part, e->name, e->dtype, e->n_dims, e->shape);
+    if (!part->root) return NULL;
+    ckr__binder to = { c, part->root->u.entry, x.bind.tensor, p->replica };
+    if (e->n_binds) ckr__binder_piece(&to, p->n_dims, p->start, p->count, p->stride, 0);
+    ckr__bind_taken_for(to.entry, 0, x.bind.as, NULL);
+    return ckr__failed(c) ? NULL : part;
 }
 
-/* Entries and parts of a file are all there, in the arena of `c`, where even cuts have some. */
+/* Entries and parts of a file are all there, in the arena of `c`, where cuts have some. */
 static bool ckr__plan_parts(ckr__ctx *c, ckr__out_file *f)
 {
     ckr__walk_parts w = ckr__walk_parts_of(f);
@@ -33834,7 +33885,7 @@ static bool ckr__plan_parts(ckr__ctx *c, ckr__out_file *f)
     uint64_t n = 0, n_entries = 0;
     if (!f->parts && !f->cuts) return true;
     while (ckr__walk_parts_next(&w) && !ckr__failed(c)) {
-        ckr__out_file *part = w.part ? w.part : ckr__cut_part(c, w.item, w.k);
+        ckr__out_file *part = w.part ? w.part : ckr__cut_part(c, &w);
         *CKR__PUSH(ckr__out_file *, c, parts, n) = part;
         for (uint64_t i = 0; part && i < part->n_entries; i++)
             *CKR__PUSH(ckr_entry *, c, entries, n_entries) = part->entries[i];
@@ -33923,34 +33974,36 @@ static ckr_result ckr__count_part(ckr_plan *p, ckr__out_file *part, uint64_t *si
     return r;
 }
 
-/* The same of chunk k of an even cut: of one the image is made, the others are as large. */
+/* The same of a chunk of a cut: of the first of a size the image is made, others are as large. */
 static ckr_result ckr__count_cut(ckr_plan *p, const ckr__walk_parts *w, uint64_t *size,
-                                  uint64_t *need)
+                                 uint64_t *need)
 {
-    ckr__out_cut *cut = w->item->cut;
-    const uint32_t last = w->k + 1 == w->item->n_chunks;
+    ckr__out_item *x = w->cut->item;
     ckr__entries e;
     ckr__fill fill = CKR_ZERO;
-    if (!cut->size[last]) {
+    ckr__entry_of_cut(&e, w);
+    ckr__cut_kind *kind = ckr__cut_kind_of(x, e.v[1]);
+    if (!kind) {
         const uint64_t n_copies = p->facts.n_copies, bytes = p->facts.bytes_read;
         ckr__ctx c = ckr__ctx_aside(&p->ctx);
-        ckr__out_file *part = ckr__cut_part(&c, w->item, w->k);
-        const ckr_result r = part ? ckr__count_part(p, part, &cut->size[last], &cut->need[last])
-                                  : ckr__oom(&c);
-        cut->need[last] += ckr__arena_used(&c);
+        ckr__out_file *part = ckr__cut_part(&c, w);
+        kind = part ? CKR__NEW(&p->ctx, ckr__cut_kind) : NULL;
+        if (kind) kind->count = CKR__DUP(&p->ctx, int64_t, e.v[1], x->n_dims);
+        if (kind && kind->count) ckr__count_part(p, part, &kind->size, &kind->need);
+        if (kind) kind->need += ckr__arena_used(&c);
         ckr__arena_free(&c);
-        if (r != CKR_OK) return r;
+        if (ckr__failed(&p->ctx)) return p->ctx.err->code;
+        kind->next = x->kinds;
+        x->kinds = kind;
         p->facts.n_copies = n_copies;
         p->facts.bytes_read = bytes;
     }
-    memset(&e, 0, sizeof e);
-    e.parts = *w;
     fill.counted = true;
-    const ckr_result r = ckr__fill_entry(&p->ctx, p, ckr__entry_of_cut(&e), &fill);
+    const ckr_result r = ckr__fill_entry(&p->ctx, p, &e.entry, &fill);
     p->facts.n_copies += fill.n_ops;
     p->facts.bytes_read += fill.n_bytes;
-    *size = cut->size[last];
-    *need = cut->need[last] + fill.n_ops * (2 * sizeof(ckr__op) + 256);
+    *size = kind->size;
+    *need = kind->need + fill.n_ops * (2 * sizeof(ckr__op) + 256);
     return r;
 }
 
@@ -33966,7 +34019,7 @@ static ckr_result ckr__count_parts(ckr_plan *p, ckr__out_file *f)
         if (r == CKR_OK && !ckr__range_ok(f->size, size, INT64_MAX))
             r = ckr__fail(p->ctx.err, CKR_ITEM_SIZE_OVERFLOW, f->path, CKR_NO_OFFSET, NULL, NULL);
         if (w.part) w.part->at = f->size;
-        else w.item->cut->at[w.k] = f->size;
+        else w.cut->at[w.k] = f->size;
         if (w.part) w.part->size = size;
         f->size += size;
         f->need += need;
@@ -36476,18 +36529,13 @@ static ckr_result ckr__sha_part(ckr__parts *x, ckr_sha256 *h, ckr__out_file *par
     return r;
 }
 
-/* What the metadata of a distributed checkpoint is made of: of even cuts the numbers alone. */
+/* What the metadata of a distributed checkpoint is made of: of cuts the numbers alone. */
 static void ckr__sha_index(ckr_sha256 *h, const ckr__out_index *index)
 {
     for (uint64_t i = 0; i < index->n_items; i++) {
         const ckr__out_item *x = index->items[i];
-        const ckr__out_cut *cut = x->cut;
         const uint64_t v[] = { x->n_path, x->n_dims, (uint64_t)x->bytes, x->strides,
-                               (uint64_t)x->dtype, x->n_chunks, cut ? (uint64_t)cut->rows : 0,
-                               cut ? cut->first + (uint64_t)1 : 0,
-                               cut && cut->tensor ? cut->tensor->index + (uint64_t)1 : 0,
-                               cut ? cut->size[0] : 0, cut ? cut->size[1] : 0,
-                               cut ? (uint64_t)cut->replica : 0 };
+                               (uint64_t)x->dtype, x->n_chunks };
         ckr__sha_str(h, x->fqn);
         ckr__sha_words(h, v, sizeof v / sizeof *v);
         ckr__sha_words(h, (const uint64_t *)(const void *)x->shape, x->n_dims);
@@ -36496,13 +36544,22 @@ static void ckr__sha_index(ckr_sha256 *h, const ckr__out_index *index)
             ckr__sha_str(h, x->path[k].key);
             ckr__sha_words(h, &at, 1);
         }
-        for (uint64_t k = 0; x->chunks && k < x->n_chunks; k++) {
+        for (uint64_t k = 0; k < x->n_chunks; k++) {
             ckr__sha_str(h, x->chunks[k].file->path);
             ckr__sha_words(h, &x->chunks[k].part->at, 1);
             ckr__sha_words(h, (const uint64_t *)(const void *)x->chunks[k].start, x->n_dims);
             ckr__sha_words(h, (const uint64_t *)(const void *)x->chunks[k].count, x->n_dims);
         }
-        if (!x->chunks) ckr__sha_words(h, cut->at, (size_t)x->n_chunks);
+        for (const ckr__out_cut *k = x->cut; k; k = k->next) {
+            const uint64_t w[] = { k->n, k->first, (uint64_t)k->rows, k->n_sections, k->axis,
+                                   k->tensor ? k->tensor->index + (uint64_t)1 : 0,
+                                   k->as ? k->as->index + (uint64_t)1 : 0, (uint64_t)k->lead[0],
+                                   (uint64_t)k->lead[1], k->n_lead, (uint64_t)k->replica };
+            ckr__sha_words(h, w, sizeof w / sizeof *w);
+            ckr__sha_words(h, (const uint64_t *)(const void *)k->sections,
+                           k->sections ? k->n_sections : 0);
+            ckr__sha_words(h, k->at, k->n);
+        }
     }
 }
 
@@ -41732,6 +41789,7 @@ static ckr_result ckr__dcp_out_init(ckr__dcp_out *w, ckr__ctx *c, ckr__out *out,
     w->heap = CKR__NEW_N(c, uint32_t, w->ranks);
     w->index = CKR__NEW(c, ckr__out_index);
     if (!w->files || !w->load || !w->heap || !w->index) return ckr__oom(w->c);
+    w->index->files = w->files;
     for (uint32_t i = 0; i < w->ranks; i++) w->heap[i] = i;
     return CKR_OK;
 }
@@ -41824,39 +41882,45 @@ static ckr_entry *ckr__dcp_out_box(ckr__dcp_out *w, ckr__out_item *x, uint32_t r
     return k->part->root ? k->part->root->u.entry : NULL;
 }
 
-/* One box of a tensor of the state; NULL: zeros. */
-static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tensor *t,
+/* One box of a cut's tensor. */
+static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr__out_cut *cut,
                                uint32_t rank, const int64_t *start, const int64_t *count)
 {
     ckr_entry *e = ckr__dcp_out_box(w, x, rank, start, count);
+    const uint32_t lead = cut->n_lead, n = x->n_dims - lead;
     ckr__box box;
     int64_t numel;
-    if (!t) return e != NULL;
-    if (!e || !ckr__numel(t->n_dims, count, &numel)) return false;
-    return ckr__bind_flat(w->c, e, t, w->replica, ckr__box_block(&box, t->n_dims, start, count), 0,
-                          numel, 0);
+    if (!e || !cut->tensor) return e != NULL;
+    ckr__box_block(&box, n, start + lead, count + lead);
+    if (!ckr__numel(n, count + lead, &numel) ||
+        !ckr__bind_flat(w->c, e, cut->tensor, cut->replica, &box.block, 0, numel, 0))
+        return false;
+    ckr__bind_taken_for(e, 0, cut->as, NULL);
+    return true;
 }
 
-/* Chunks of `rows` rows (0: one of all), one for each rank from `first` on. */
-static bool ckr__dcp_out_cut(ckr__dcp_out *w, ckr__out_item *x, const ckr_tensor *t, uint32_t first,
-                             int64_t rows)
+/* Chunks that arithmetic tells; *cut is copied. Those of a tensor that is made of others lie as
+   these do; one too large is told by its entry. */
+static bool ckr__dcp_out_cut(ckr__dcp_out *w, ckr__out_item *x, ckr__out_cut *cut)
 {
-    const int64_t all = x->n_dims ? x->shape[0] : 1;
-    ckr__out_cut *cut = CKR__NEW(w->c, ckr__out_cut);
-    const uint64_t n = rows ? (uint64_t)((all + rows - 1) / rows) : 1;
-    if (!cut) return false;
-    cut->at = CKR__NEW_N(w->c, uint64_t, n);
-    cut->tensor = t;
-    cut->files = w->files;
-    cut->rows = rows ? rows : all;
-    cut->first = first;
-    cut->replica = w->replica;
-    cut->order = w->index->n_parts++;
-    x->cut = cut;
-    x->n_chunks = n;
-    *CKR__PUSH(ckr__out_item *, w->c, w->index->cuts, w->index->n_cuts) = x;
-    for (uint64_t i = 0; i < n; i++)
-        if (!ckr__dcp_out_file(w, first + (uint32_t)i)) return false;
+    const uint32_t n = cut->n_sections;
+    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], numel;
+    ckr__out_cut *own = NULL;
+    cut->item = x;
+    if (ckr__made_of(w->out, cut->tensor) || !ckr__numel(x->n_dims, x->shape, &numel) ||
+        numel > INT64_MAX / 16) {
+        for (uint32_t k = 0; k < cut->n && !ckr__failed(w->c); k++) {
+            ckr__cut_box(cut, k, start, count);
+            ckr__dcp_out_bound(w, x, cut, cut->first + k / n, start, count);
+        }
+    } else if ((own = CKR__DUP(w->c, ckr__out_cut, cut, 1)) != NULL) {
+        own->at = CKR__NEW_N(w->c, uint64_t, own->n);
+        own->order = w->index->n_parts++;
+        *(x->last ? &x->last->next : &x->cut) = own;
+        x->last = own;
+        *CKR__PUSH(ckr__out_cut *, w->c, w->index->cuts, w->index->n_cuts) = own;
+        for (uint32_t k = 0; k < own->n; k += n) ckr__dcp_out_file(w, own->first + k / n);
+    }
     return !ckr__failed(w->c);
 }
 
@@ -41867,35 +41931,32 @@ static ckr_result ckr__dcp_out_tensor(ckr__dcp_out *w, const char *fqn, const ck
                                       uint32_t first, uint32_t n, bool zero)
 {
     ckr__out_item *x = ckr__dcp_out_item(w, fqn, path, n_path, dtype, t->n_dims, t->shape);
-    int64_t start[CKR_MAX_DIMS] = { 0 }, count[CKR_MAX_DIMS], numel = 0;
+    const int64_t rows = t->n_dims ? t->shape[0] : 1;
+    ckr__out_cut cut = CKR_ZERO;
+    int64_t numel = 0;
     bool ok = x && ckr__numel(t->n_dims, t->shape, &numel);
-    uint32_t i;
-    if (t->n_dims) memcpy(count, t->shape, t->n_dims * sizeof *count);
-    int64_t rows = t->n_dims ? t->shape[0] : 1;
-    int64_t bytes = numel * (int64_t)ckr_dtype_size(dtype);
-    /* one that is made of others lies as each of these does; one too large is told by its entry */
-    const bool listed = ckr__made_of(w->out, t) || numel > INT64_MAX / 16;
-    if (w->held) {
-        for (i = 0; ok && i < t->n_pieces; i++) {
-            const ckr_piece *p = &t->pieces[i];
-            ok = ckr__dcp_out_bound(w, x, zero ? NULL : t, p->rank > 0 ? (uint32_t)p->rank : 0,
-                                    p->start, p->count);
-        }
-    } else if (ok && (rows < 2 || n < 2 || numel == 0)) {
-        i = n == w->ranks ? ckr__dcp_lightest(w, (uint64_t)bytes) : first;
-        ok = listed ? ckr__dcp_out_bound(w, x, zero ? NULL : t, i, start, count)
-                    : ckr__dcp_out_cut(w, x, zero ? NULL : t, i, 0);
-    } else if (ok) {
-        int64_t step = (rows + (int64_t)n - 1) / (int64_t)n;
-        for (i = 0; ok && start[0] < rows; i++, start[0] += step) {
-            count[0] = ckr__min_i64(step, rows - start[0]);
-            w->load[first + i] += (uint64_t)(bytes / rows * count[0]);
-            if (listed) ok = ckr__dcp_out_bound(w, x, zero ? NULL : t, first + i, start, count);
-        }
-        if (ok && !listed) ok = ckr__dcp_out_cut(w, x, zero ? NULL : t, first, step);
+    const uint64_t bytes = (uint64_t)numel * ckr_dtype_size(dtype);
+    cut.tensor = zero ? NULL : t;
+    cut.replica = w->replica;
+    cut.first = first;
+    cut.rows = rows;
+    cut.n = cut.n_sections = 1;
+    for (uint32_t i = 0; w->held && ok && i < t->n_pieces; i++) {
+        const ckr_piece *p = &t->pieces[i];
+        ok = ckr__dcp_out_bound(w, x, &cut, p->rank > 0 ? (uint32_t)p->rank : 0, p->start,
+                                p->count);
     }
-    if (!ok) ckr__nomem(w->c);
-    return w->c->err->code;
+    if (w->held || !ok) return ok ? w->c->err->code : ckr__oom(w->c);
+    if (rows < 2 || n < 2 || numel == 0) {
+        if (n == w->ranks) cut.first = ckr__dcp_lightest(w, bytes);
+    } else {
+        cut.rows = (rows + (int64_t)n - 1) / (int64_t)n;
+        cut.n = (uint32_t)((rows + cut.rows - 1) / cut.rows);
+        for (uint32_t i = 0; i < cut.n; i++)
+            w->load[first + i] += bytes / (uint64_t)rows *
+                                  (uint64_t)ckr__min_i64(cut.rows, rows - i * cut.rows);
+    }
+    return ckr__dcp_out_cut(w, x, &cut) ? CKR_OK : ckr__oom(w->c);
 }
 
 /* An object; its tensors are copied with it. */
@@ -64697,9 +64758,9 @@ typedef struct ckr__mg_place_of { const char *key; int64_t layer, expert; } ckr_
 
 /* The stored name of a live one: without its layer and expert, which become axes. NULL: out of
    memory. */
-static const char *ckr__mg_stored(ckr__mg_job *x, const char *name, ckr__mg_place_of *out)
+static const char *ckr__mg_stored(ckr__ctx *c, const ckr__mg_job *x, const char *name,
+                                  ckr__mg_place_of *out)
 {
-    ckr__ctx *c = x->c;
     int64_t layer = -1, expert = -1;
     size_t digits;
     const char *rest = ckr__mg_layer(name, &layer);
@@ -64723,48 +64784,58 @@ static const char *ckr__mg_stored(ckr__mg_job *x, const char *name, ckr__mg_plac
     return out->key;
 }
 
-/* All chunks of one slot of one parameter: a box for each rank, two of a gated one. The item of the
-   key is made when it is new, with axes for layers and experts in front. */
+/* The item of a key is made when it is new, with axes for layers and experts in front. NULL: out of
+   memory. */
+static ckr__out_item *ckr__mg_dist_key(ckr__mg_job *x, const ckr__mg_item *t, const char *fqn,
+                                       const ckr__mg_place_of *at, ckr_dtype as)
+{
+    const uint32_t lead = (uint32_t)(at->layer >= 0) + (uint32_t)(at->expert >= 0);
+    uint64_t k;
+    if (ckr__map_find(&x->keys, fqn, strlen(fqn), &k)) return x->w.index->items[k];
+    const char *key = ckr__strdup(x->c, fqn);
+    int64_t *shape = CKR__NEW_N(x->c, int64_t, t->n_dims + (uint64_t)lead);
+    if (!shape || !key) return NULL;
+    if (at->layer >= 0) shape[0] = x->mg->layers;
+    if (at->expert >= 0) shape[lead - 1] = x->to.experts;
+    if (t->n_dims) memcpy(shape + lead, t->shape, t->n_dims * sizeof *shape);
+    ckr__out_item *out = ckr__dcp_out_item(&x->w, key, NULL, 0, as, t->n_dims + lead, shape);
+    ckr__map_put(&x->keys, key, strlen(key), x->w.index->n_items - 1, NULL);
+    return out;
+}
+
+/* All chunks of one slot of one parameter: a box for each rank, two of a gated one. */
 static void ckr__mg_dist_put(ckr__mg_job *x, const ckr__mg_item *t, const char *fqn,
                              const ckr__mg_place_of *at, const ckr__held *slot, ckr_dtype as,
                              const ckr__held *own, bool replica)
 {
-    const uint32_t lead = (uint32_t)(at->layer >= 0) + (uint32_t)(at->expert >= 0),
-                   ep = at->expert < 0 ? 0 : (uint32_t)(at->expert / (x->to.experts / x->to.ep)),
-                   n = t->n_dims + lead;
-    int64_t start[CKR_MAX_DIMS] = { 0 }, count[CKR_MAX_DIMS];
-    ckr__out_item *out;
-    uint64_t k;
-    if (!fqn || n > CKR_MAX_DIMS) return;
-    if (ckr__map_find(&x->keys, fqn, strlen(fqn), &k)) {
-        out = x->w.index->items[k];
-    } else {
-        int64_t *shape = CKR__NEW_N(x->c, int64_t, n);
-        if (!shape) return;
-        if (at->layer >= 0) shape[0] = x->mg->layers;
-        if (at->expert >= 0) shape[lead - 1] = x->to.experts;
-        if (t->n_dims) memcpy(shape + lead, t->shape, t->n_dims * sizeof *shape);
-        out = ckr__dcp_out_item(&x->w, fqn, NULL, 0, as, n, shape);
-        ckr__map_put(&x->keys, fqn, strlen(fqn), x->w.index->n_items - 1, NULL);
+    const uint32_t ep = at->expert < 0 ? 0 : (uint32_t)(at->expert / (x->to.experts / x->to.ep));
+    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
+    ckr__out_cut cut = CKR_ZERO;
+    if (at->layer >= 0) cut.lead[cut.n_lead++] = at->layer;
+    if (at->expert >= 0) cut.lead[cut.n_lead++] = at->expert;
+    if (!fqn || t->n_dims + cut.n_lead > CKR_MAX_DIMS) return;
+    cut.item = ckr__mg_dist_key(x, t, fqn, at, as);
+    cut.tensor = slot->tensor;
+    cut.as = own == slot ? NULL : own->tensor;
+    cut.first = ckr__mg_number(&x->to, 0, t->pp, ep);
+    cut.replica = replica;
+    cut.n = cut.n_sections = 1;
+    if (t->split.axis >= 0) {
+        cut.axis = (uint8_t)t->split.axis;
+        if (t->split.n_chunks) cut.n_sections = t->split.n_chunks;
+        if (t->split.n_chunks) cut.sections = t->split.chunks;
+        cut.n = x->to.tp * cut.n_sections;
     }
-    if (at->layer >= 0) start[0] = at->layer;
-    if (at->expert >= 0) start[lead - 1] = at->expert;
-    for (uint32_t i = 0; i < lead; i++) count[i] = 1;
-    for (uint32_t tp = 0; !ckr__failed(x->c) && tp < (t->split.axis < 0 ? 1 : x->to.tp); tp++) {
-        const ckr__block *b = ckr__mg_block(&x->to, t, tp);
-        for (uint32_t i = 0; b && i < b->n_pairs; i++) {
-            ckr_entry *e;
-            ckr__box box;
-            for (uint32_t d = 0; d < b->n_dims; d++) {
-                start[lead + d] = b->pairs[i].global[d];
-                count[lead + d] = b->pairs[i].count[d];
-            }
-            e = ckr__dcp_out_box(&x->w, out, ckr__mg_number(&x->to, tp, t->pp, ep), start, count);
-            if (!e) return;
-            ckr__mg_bind(x, e, t, slot, ckr__box_block(&box, b->n_dims, start + lead, count + lead),
-                         replica, 0);
-            if (own != slot) ckr__bind_taken_for(e, 0, own->tensor, NULL);
-        }
+    if (t->n_dims) cut.rows = t->shape[cut.axis] / (cut.n / cut.n_sections);
+    if (cut.item && !t->split.vocab) ckr__dcp_out_cut(&x->w, cut.item, &cut);
+    for (uint32_t k = 0; cut.item && t->split.vocab && k < cut.n; k++) {       /* padding rows */
+        ckr__cut_box(&cut, k, start, count);
+        ckr_entry *e = ckr__dcp_out_box(&x->w, cut.item, cut.first + k, start, count);
+        ckr__box box;
+        if (!e) return;
+        ckr__box_block(&box, t->n_dims, start + cut.n_lead, count + cut.n_lead);
+        ckr__mg_bind(x, e, t, slot, &box.block, replica, 0);
+        ckr__bind_taken_for(e, 0, cut.as, NULL);
     }
 }
 
@@ -64773,19 +64844,23 @@ static void ckr__mg_dist_item_out(ckr__mg_job *x, const ckr__mg_item *t)
 {
     const ckr__held *own = ckr__held_slot(t->slots, "param"), *from, *s;
     const bool master = ckr__held_slot(t->slots, "master") != NULL;
+    ckr__ctx names = ckr__ctx_aside(x->c);
     ckr__mg_place_of at;
     ckr_dtype as;
     if (!own) ckr__mg_bad(&x->to, x->mg->dir, t->name, "its elements");
-    if (!own || !ckr__mg_stored(x, t->name, &at)) return;
-    as = ckr__held_cast(own, t->kind == CKR__MG_PARAM ? x->t->dtype : CKR_DTYPE_NONE, &from);
-    ckr__mg_dist_put(x, t, at.key, &at, from, as, own, false);
-    for (s = t->slots; s && x->optimizer && t->group != CKR__MG_NONE; s = s->next) {
-        const char *slot = s->tensor->slot;
-        if (s->alone || (s == own && (!x->to.zero || master))) continue;
-        if (s == own || !strcmp(slot, "master")) slot = x->to.zero ? "param" : "fp32_param";
-        ckr__mg_dist_put(x, t, ckr__printf(x->c, "optimizer.state.%s.%s", slot, at.key), &at, s,
-                         s->tensor->dtype, s, s == own);
+    if (own && ckr__mg_stored(&names, x, t->name, &at)) {
+        as = ckr__held_cast(own, t->kind == CKR__MG_PARAM ? x->t->dtype : CKR_DTYPE_NONE, &from);
+        ckr__mg_dist_put(x, t, at.key, &at, from, as, own, false);
+        s = x->optimizer && t->group != CKR__MG_NONE ? t->slots : NULL;
+        for (; s && !ckr__failed(x->c); s = s->next) {
+            const char *slot = s->tensor->slot;
+            if (s->alone || (s == own && (!x->to.zero || master))) continue;
+            if (s == own || !strcmp(slot, "master")) slot = x->to.zero ? "param" : "fp32_param";
+            ckr__mg_dist_put(x, t, ckr__printf(&names, "optimizer.state.%s.%s", slot, at.key), &at,
+                             s, s->tensor->dtype, s, s == own);
+        }
     }
+    ckr__arena_free(&names);
 }
 
 static void ckr__mg_dist_object_out(ckr__mg_job *x, const char *fqn, const ckr_node *n)
@@ -64801,7 +64876,7 @@ static void ckr__mg_dist_extra_out(ckr__mg_job *x, const ckr__mg_item *t)
     ckr__mg_place_of at;
     ckr__rankfile f = CKR_ZERO;
     if (!ckr__path_ends(t->name, "._extra_state") || ckr__starts(t->name, "output_layer.") ||
-        !ckr__mg_stored(x, t->name, &at))
+        !ckr__mg_stored(x->c, x, t->name, &at))
         return;
     f.name = at.key;
     f.n_name = strlen(at.key);
