@@ -2783,6 +2783,9 @@ typedef struct ckr__file {
     uint64_t    size;
     const char *root;          /* a torch archive's: the name under which it was saved; or NULL */
     uint64_t    record[2];     /* and where our own record in it is, and its size; 0: none   */
+    const struct ckr__head *heads;     /* what is looked at when its payload is read (>>zip) */
+    uint32_t    n_heads;
+    bool        whole;         /* it is being opened as one archive, or none             */
     bool        borrowed;      /* another context's handle: it closes it                */
 } ckr__file;
 
@@ -4591,11 +4594,14 @@ static ckr_result ckr__file_has(ckr__ctx *c, uint32_t file, uint64_t offset, uin
     return ckr__file_holds(c, file, offset, n, CKR_ITEM_IO_READ, NULL);
 }
 
+static bool ckr__head_holds(const ckr__ctx *of, ckr_error *err, uint32_t file, uint64_t at);
+
 /* n bytes at `offset` of an open file, with every bound checked. */
 static ckr_result ckr__file_read(ckr__ctx *c, uint32_t file, uint64_t offset, void *dst, size_t n)
 {
     const ckr__file *f = &c->files[file];
     if (ckr__file_has(c, file, offset, n) != CKR_OK) return ckr__oom(c);
+    if (n && f->heads && !ckr__head_holds(c, c->err, file, offset)) return ckr__oom(c);
     if (c->held && c->held_file == file && offset >= c->held_at &&
         ckr__range_ok(offset - c->held_at, n, c->held_size)) {
         if (n) memcpy(dst, c->held + (offset - c->held_at), n);
@@ -9289,11 +9295,13 @@ static void ckr__swap_bytes(uint8_t *p, size_t n, size_t unit)
    of 30 bytes + name + extra, payload, optional descriptor), then the directory (46 bytes + name +
    extra + comment per member), then optionally the zip64 end record (56) and its locator (20), then
    the end record (22 + comment). Offsets count from the slice's first byte.
-   What counts is the directory;
-   of a local header only the two lengths that lead to the payload, and
-   its name, which must be the directory's. Invariants after ckr__zip_open: members lie before the
-   directory and are disjoint, names are unique under ASCII case folding and hold no NUL, backslash,
-   empty or ".." component. Payloads are used in place, so only stored members have one.          */
+   What counts is the directory; of a local header only the two lengths that lead to the payload,
+   and its name, which must be the directory's. Invariants after ckr__zip_open: members lie before
+   the directory and are disjoint, names are unique under ASCII case folding and hold no NUL,
+   backslash, empty or ".." component. Payloads are used in place, so only stored members have one.
+   Where torch puts a payload follows from the directory: of a large archive only those local
+   headers are read at once where it does not. The others are looked at when the payload is read
+   (ckr__head_holds): a conversion adds up no CRC-32 that would tell, and reads payloads in part. */
 
 #define CKR__ZIP_DEFLATE 8
 
@@ -9304,9 +9312,18 @@ typedef struct ckr__member {
     uint64_t    size;          /* of the payload as stored                             */
     uint32_t    crc;           /* CRC-32 of the payload; 0 also means "not computed"   */
     uint32_t    hash;
-    uint16_t    name_len, method;
+    uint16_t    name_len, method, flags;
     uint16_t    storage;       /* for the reader above: the type it was used as, or 0  */
 } ckr__member;
+
+/* A local header that is still to be read, and ends where its payload begins. */
+#define CKR__ZIP_ALIGN 64u
+#define CKR__HEAD_MOST 1023u
+#define CKR__HEAD_NAME 0x3fffffu
+typedef struct ckr__head {
+    uint32_t    place;         /* of the payload, in units of CKR__ZIP_ALIGN           */
+    unsigned    n : 10, name : 22;     /* length of the header; of the member's name, CRC-32 */
+} ckr__head;
 
 typedef struct ckr__zip {
     ckr__ctx    *c;
@@ -9315,6 +9332,7 @@ typedef struct ckr__zip {
     uint64_t     dir_offset, dir_size;
     ckr__member *members;
     uint64_t     n;
+    uint32_t     n_heads;
     uint32_t    *table;        /* index + 1 by hash of the folded name; power of two   */
     size_t       mask;
     uint64_t     seed;         /* so that colliding names cannot be prepared           */
@@ -9490,7 +9508,7 @@ static ckr_result ckr__zip_entry(ckr__zip *z, const uint8_t *e, uint64_t left, c
     if (!ckr__zip_name_ok(m->name, m->name_len))
         return ckr__zip_fail(z, CKR_ITEM_ZIP_NAME, at,
                              "a name that is empty, absolute, or has a NUL, backslash or '..'");
-    unsigned flags = ckr__load_u16(e + 8);
+    const unsigned flags = m->flags = ckr__load_u16(e + 8);
     m->method = ckr__load_u16(e + 10);
     m->crc = ckr__load_u32(e + 16);
     uint64_t csize = ckr__load_u32(e + 20);
@@ -9592,17 +9610,44 @@ static ckr_result ckr__zip_local(ckr__zip *z, ckr__member *m, const uint8_t *h, 
     return CKR_OK;
 }
 
+/* Where the payload begins if torch wrote it: its descriptor ends at the next member, and its local
+   header is filled up to a multiple of 64. 0: it does not follow. */
+static uint64_t ckr__zip_follows(const ckr__member *m, uint64_t next)
+{
+    const bool wide = m->size >= UINT32_MAX || m->header >= UINT32_MAX;
+    const uint64_t behind = !(m->flags & 8) ? 0 : wide ? 24 : 16,
+                   from = m->header + 30 + m->name_len, most = m->header + CKR__HEAD_MOST;
+    if (m->method || m->size > next || behind > next - m->size) return 0;
+    const uint64_t at = next - m->size - behind;
+    return at >= from && at - from < 2 * CKR__ZIP_ALIGN && at <= most &&
+                   at % CKR__ZIP_ALIGN == 0 && at / CKR__ZIP_ALIGN <= UINT32_MAX
+               ? at
+               : 0;
+}
+
 /* One read serves neighbouring headers: through gaps up to 2 KiB, 256 KiB at most, so that an
-   archive of small tensors costs few calls and one of large tensors reads little.                */
-static ckr_result ckr__zip_locals(ckr__zip *z, ckr__member **m, uint8_t *buf)
+   archive of small tensors costs few calls and one of large tensors reads little. `heads`: room for
+   those that are read later, where the first shows that torch wrote them; or NULL. */
+static ckr_result ckr__zip_locals(ckr__zip *z, ckr__member **m, uint8_t *buf, ckr__head *heads)
 {
     uint64_t begin = 0, end = 0;
     ckr_result r = CKR_OK;
     for (uint64_t i = 0; i < z->n && r == CKR_OK; i++) {
-        const uint64_t h = m[i]->header, need = (uint64_t)30 + m[i]->name_len;
+        const uint64_t h = m[i]->header, need = (uint64_t)30 + m[i]->name_len,
+                       limit = i + 1 < z->n ? m[i + 1]->header : z->dir_offset;
         if (!ckr__range_ok(h, need, z->dir_offset))
             return ckr__zip_member_fail(z, CKR_ITEM_ZIP_LOCAL, m[i],
                                         "the local header does not lie before the directory");
+        const uint64_t at = heads ? ckr__zip_follows(m[i], limit) : 0;
+        if (i && at) {
+            ckr__head *x = &heads[z->n_heads];
+            m[i]->offset = at;
+            x->place = (uint32_t)(at / CKR__ZIP_ALIGN);
+            x->n = (at - h) & CKR__HEAD_MOST;
+            x->name = ckr__crc32(0, m[i]->name, m[i]->name_len) & CKR__HEAD_NAME;
+            z->n_heads += m[i]->size > 0;
+            continue;
+        }
         if (end == 0 || h < begin || h + need > end) {
             begin = h;
             end = h + need;
@@ -9614,8 +9659,8 @@ static ckr_result ckr__zip_locals(ckr__zip *z, ckr__member **m, uint8_t *buf)
             r = ckr__file_read(z->c, z->file, z->base + begin, buf, (size_t)(end - begin));
             if (r != CKR_OK) return r;
         }
-        r = ckr__zip_local(z, m[i], buf + (h - begin), i + 1 < z->n ? m[i + 1]->header :
-                           z->dir_offset);
+        r = ckr__zip_local(z, m[i], buf + (h - begin), limit);
+        if (at != m[i]->offset) heads = NULL;
     }
     return r;
 }
@@ -9623,6 +9668,7 @@ static ckr_result ckr__zip_locals(ckr__zip *z, ckr__member **m, uint8_t *buf)
 static ckr_result ckr__zip_open(ckr__ctx *c, uint32_t file, uint64_t offset, uint64_t size,
                                 ckr__zip *z)
 {
+    ckr__head *heads = NULL;
     memset(z, 0, sizeof *z);
     z->c = c;
     z->file = file;
@@ -9633,10 +9679,65 @@ static ckr_result ckr__zip_open(ckr__ctx *c, uint32_t file, uint64_t offset, uin
     if (r != CKR_OK) return r;
     void **order = ckr__sorted(c, z->members, (size_t)z->n, sizeof *z->members, ckr__zip_by_header);
     uint8_t *buf = order ? (uint8_t *)ckr__heap_alloc(c, CKR__ZIP_WINDOW + 65536) : NULL;
-    r = buf ? ckr__zip_locals(z, (ckr__member **)(void *)order, buf) : CKR_E_NOMEM;
+    if (c->files[file].whole && size > CKR__ZIP_WINDOW) heads = CKR__NEW_N(c, ckr__head, z->n);
+    r = buf && !ckr__failed(c) ? ckr__zip_locals(z, (ckr__member **)(void *)order, buf, heads)
+                               : CKR_E_NOMEM;
+    if (heads) c->files[file].n_heads = z->n_heads;
+    if (heads) c->files[file].heads = heads;
     ckr__heap_free(c, buf, CKR__ZIP_WINDOW + 65536);
     ckr__heap_free(c, order, (size_t)z->n * sizeof *order);
     return r;
+}
+
+typedef struct ckr__side { uint64_t at; uint32_t n; } ckr__side;
+
+/* The local header that is to be looked at before a byte of a file is used; or NULL. */
+static const ckr__head *ckr__head_find(const ckr__file *f, uint64_t at, ckr__side *side)
+{
+    uint32_t lo = 0, hi = f->n_heads;
+    while (lo < hi) {
+        const uint32_t mid = lo + (hi - lo) / 2;
+        if (f->heads[mid].place <= at / CKR__ZIP_ALIGN) lo = mid + 1;
+        else hi = mid;
+    }
+    if (!lo) return NULL;
+    side->n = f->heads[lo - 1].n;
+    side->at = (uint64_t)f->heads[lo - 1].place * CKR__ZIP_ALIGN - side->n;
+    return &f->heads[lo - 1];
+}
+
+static bool ckr__head_good(const ckr__head *h, const uint8_t *b)
+{
+    const uint32_t n = ckr__load_u16(b + 26);
+    return ckr__load_u32(b) == 0x04034b50 && 30 + n + ckr__load_u16(b + 28) == h->n &&
+           (ckr__crc32(0, b + 30, n) & CKR__HEAD_NAME) == h->name;
+}
+
+/* Does the payload that has a byte begin where it was taken to? False sets *err, as opening the
+   archive would that reads all local headers. */
+static bool ckr__head_holds(const ckr__ctx *of, ckr_error *err, uint32_t file, uint64_t at)
+{
+    uint8_t b[CKR__HEAD_MOST];
+    ckr__side side;
+    ckr__zip z;
+    const ckr__file *f = &of->files[file];
+    const ckr__head *h = ckr__head_find(f, at, &side);
+    const int32_t sys =
+        h ? of->env.io.read_fn(of->env.io.user, f->handle, side.at, b, side.n) : 0;
+    if (sys) return ckr__fail_io(err, CKR_ITEM_IO_READ, f->path, sys) == CKR_OK;
+    if (!h || ckr__head_good(h, b)) return true;
+    ckr__ctx c = *of;
+    ckr__file whole = *f;
+    c.err = err;
+    c.chunks = NULL;
+    whole.heads = NULL;
+    c.files = &whole;
+    c.n_files = 1;
+    if (ckr__zip_open(&c, 0, 0, f->size, &z) == CKR_OK)
+        ckr__fail(err, CKR_ITEM_ZIP_LOCAL, f->path, side.at, NULL,
+                  "the local header puts the payload elsewhere than the directory does");
+    ckr__arena_free(&c);
+    return false;
 }
 
 /* By exact name; NULL when there is none. */
@@ -13272,7 +13373,9 @@ static ckr_result ckr__torch_load(ckr__ctx *c, uint32_t file, uint64_t offset, u
                                   ckr_format *format, ckr_node **root)
 {
     ckr__doc doc;
+    c->files[file].whole = offset == 0 && size == c->files[file].size;
     ckr_result r = ckr__torch_doc(c, file, offset, size, &doc);
+    c->files[file].whole = false;
     if (r != CKR_OK) return r;
     if (format) *format = doc.format;
     *root = doc.root;
@@ -15409,14 +15512,12 @@ static bool ckr__dcp_assume(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_
 
 /* A side of a piece's slice that tells whether it is what it was taken for: what is before the
    payload, or its tail. */
-typedef struct ckr__dcp_side { uint64_t at; uint32_t n; } ckr__dcp_side;
-
-static ckr__dcp_side ckr__dcp_side_of(const ckr__ctx *of, const ckr_piece *p, bool tail)
+static ckr__side ckr__dcp_side_of(const ckr__ctx *of, const ckr_piece *p, bool tail)
 {
     const ckr__dcp_form *f = of->forms[p->_form - 1];
     const uint64_t at = p->offset - f->head -
                         (uint64_t)f->view.offset * ckr_dtype_size(f->view.dtype);
-    const ckr__dcp_side head = { at, f->head }, end = { at + f->length - f->tail, f->tail };
+    const ckr__side head = { at, f->head }, end = { at + f->length - f->tail, f->tail };
     return tail ? end : head;
 }
 
@@ -30307,18 +30408,28 @@ static void ckr__runs_sort(ckr__pending *r, uint32_t n)
         }
 }
 
-/* A side of a slice that was taken to be like others: of what it is part of anything was read at
-   most to where it waits to be written. */
+/* What a piece is of was taken for a slice like others, or for where torch puts it. Is it? */
+static bool ckr__piece_holds(const ckr__ctx *of, ckr_error *err, const ckr_piece *p)
+{
+    return p->_form                 ? ckr__dcp_form_holds(of, err, p)
+           : p->file == CKR_NO_FILE ? true
+                                    : ckr__head_holds(of, err, p->file, p->offset);
+}
+
+/* The bytes that tell: of anything was read at most to where it waits to be written. */
 static bool ckr__run_look(ckr__lane *w, const ckr__pending *r)
 {
     const ckr_piece *p = r->op->pa;
     uint8_t bytes[CKR__DCP_SIDE];
+    ckr__side at;
     const uint8_t *s = ckr__fetch(w, 0, p, r->a, r->n, r->n);
     if (!s) return false;
     memcpy(bytes, s, (size_t)r->n);
     w->had -= ckr__min_u64(r->n, w->had);      /* it is beside what is needed            */
-    return ckr__dcp_side_holds(w->src->forms[p->_form - 1], r->l != 0, bytes) ||
-           ckr__dcp_form_holds(w->src, &w->err, p);
+    const ckr__head *h = p->_form ? NULL : ckr__head_find(&w->src->files[p->file], p->offset, &at);
+    return (h ? ckr__head_good(h, bytes)
+              : ckr__dcp_side_holds(w->src->forms[p->_form - 1], r->l != 0, bytes)) ||
+           ckr__piece_holds(w->src, &w->err, p);
 }
 
 /* Runs what waits from number i to `end`: neighbours in a file are read at once, with what little
@@ -30652,16 +30763,20 @@ static bool ckr__op_walk(ckr__lane *w, const ckr__op *op, uint32_t axis, const u
    once the first of an op's bytes does, so that what is looked at is read with what it is of. */
 static bool ckr__lane_sees(ckr__lane *w, int side, const ckr__op *op, bool first)
 {
+    const ckr__ctx *of = side ? w->other : w->src;
     const ckr_piece *p = side ? op->pb : op->pa;
-    if (!p || !p->_form) return true;
+    ckr__side head, tail = CKR_ZERO;
+    if (!p || (!p->_form && (p->file == CKR_NO_FILE ||
+                             !ckr__head_find(&of->files[p->file], p->offset, &head))))
+        return true;
     if (w->runs && !side) {
-        const ckr__dcp_side head = ckr__dcp_side_of(w->src, p, false),
-                            tail = ckr__dcp_side_of(w->src, p, true);
+        if (p->_form) head = ckr__dcp_side_of(of, p, false);
+        if (p->_form) tail = ckr__dcp_side_of(of, p, true);
         return !first || (ckr__run_wait(w, op, head.at, 0, NULL, head.n) &&
-                          ckr__run_wait(w, op, tail.at, 1, NULL, tail.n));
+                          (!tail.n || ckr__run_wait(w, op, tail.at, 1, NULL, tail.n)));
     }
     if (w->seen[side] == p) return true;
-    if (!ckr__dcp_form_holds(side ? w->other : w->src, &w->err, p)) return false;
+    if (!ckr__piece_holds(of, &w->err, p)) return false;
     w->seen[side] = p;
     return true;
 }
@@ -37852,7 +37967,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_copies_body(const ckr_ckpt *ckpt, cons
             if (k && jobs.list[k].op == jobs.list[k - 1].op) continue;     /* its windows */
             const ckr__op *op = jobs.list[k].op;
             /* the caller reads the bytes, and nobody looks at what they are any more */
-            if (room && op->pa->_form && !ckr__dcp_form_holds(&ckpt->ctx, c.err, op->pa))
+            if (room && !ckr__piece_holds(&ckpt->ctx, c.err, op->pa))
                 r = c.err->code;
             if (*n_copies < room) ckr__copy_of(&copies[*n_copies], op, (uint32_t)i);
             ++*n_copies;
@@ -40121,7 +40236,12 @@ static ckr_result ckr__fileset_load_apart(ckr__fileset *k, ckr__rankfile *f, ckr
                 c->n_slices == was.n_slices && (!c->n_notes || *c->n_notes == n_notes) &&
                 c->stat_path == was.stat_path;
     if (r == CKR_OK && format) *format = found;
-    if (x->closed) c->files[file].root = ckr__strdup(c, c->files[file].root);
+    if (x->closed) {
+        ckr__file *own_file = &c->files[file];
+        own_file->root = ckr__strdup(c, own_file->root);
+        if (own_file->heads)
+            own_file->heads = CKR__DUP(c, ckr__head, own_file->heads, own_file->n_heads);
+    }
     return r == CKR_OK ? ckr__fileset_place(k, f, c->files[file].root) : r;
 }
 

@@ -905,6 +905,103 @@ static void back(void)
     memio_remove(&disk, "w/back.pt");
 }
 
+/* ---- headers that are looked at when their payload is read ---- */
+
+enum { N_BIG = 40000 };
+
+/* Where a member's entry in the directory is, or its local header, by the end of its name. */
+static size_t record_at(const memio_file *f, const char *key, bool entry)
+{
+    const size_t n = strlen(key), skip = entry ? 46 : 30;
+    size_t i;
+    for (i = 0; i + 300 <= f->size; i++) {
+        const size_t have = f->data[i + (entry ? 28 : 26)];
+        if (!memcmp(f->data + i, entry ? "PK\1\2" : "PK\3\4", 4) && have >= n &&
+            !memcmp(f->data + i + skip + have - n, key, n))
+            return i;
+    }
+    exit(2);
+}
+
+/* What is wrong with the header of `b`, if the archive is read at all, every way to its bytes
+   tells; the others have theirs. */
+static void header_refused(const char *label, size_t at)
+{
+    static float out[N_BIG];
+    const bad_want want = bad(CKR_ITEM_ZIP_LOCAL, "w/big", at, NULL);
+    ckr_target t = target_of(0, 0, 0, -1, NULL);
+    ckr_ckpt *c = open_ok("w/big"), *tree = tree_of("w/big");
+    const ckr_node *b = tree ? ckr_node_find(ckr_ckpt_root(tree), "/b") : NULL;
+    ckr_read r = CKR_ZERO;
+    ckr_copy copies[4];
+    ckr_report *report = NULL;
+    ckr_plan *p = NULL;
+    size_t n = 4;
+    ckr_error e;
+    t.dialect = "safetensors";
+    if (!CHECK(c && b && b->kind == CKR_NODE_TENSOR)) return;
+    r.dst = out;
+    r.dst_size = sizeof out;
+    r.tensor = ckr_ckpt_tensor(c, "a", "param");
+    CHECK_OK(ckr_ckpt_read(c, &r, 1, &e), &e);
+    CHECK(out[N_BIG - 1] == N_BIG - 1);
+    r.tensor = ckr_ckpt_tensor(c, "b", "param");
+#define REFUSES(call) CHECK((call) == CKR_E_FORMAT && e.item == want.item && e.offset == at)
+    REFUSES(ckr_ckpt_read(c, &r, 1, &e));
+    REFUSES(ckr_ckpt_copies(c, &r, 1, copies, &n, &e));
+    REFUSES(ckr_ckpt_check(c, &report, &e));
+    REFUSES(ckr_view_read(tree, b->u.view, 7, 1, out, &e));
+    CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e);
+    REFUSES(ckr_plan_write(p, "w/o", NULL, &e));
+#undef REFUSES
+    t_check(!strcmp(e.file, "w/big") && !memio_find(&disk, "w/o"), __FILE__, __LINE__, "%s: %s",
+            label, e.text);
+    ckr_plan_free(p);
+    ckr_ckpt_close(tree);
+    ckr_ckpt_close(c);
+}
+
+/* Of a large archive the place of a payload follows from the directory. */
+static void headers_later(void)
+{
+    static const char *const keys[] = { "a", "b", "c" };
+    static float data[N_BIG];
+    const int64_t shape[1] = { N_BIG };
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    memio_file *f;
+    size_t at, i, size;
+    d.env = &env;
+    for (i = 0; i < N_BIG; i++) data[i] = (float)i;
+    if (!CHECK_OK(ckr_ckpt_create(&d, &c, &e), &e)) return;
+    for (i = 0; i < 3; i++)
+        CHECK_OK(ckr_ckpt_put(c, keys[i], "param", CKR_DTYPE_F32, 1, shape, data, &e), &e);
+    if (!to(c, "torch", NULL, "w/big")) return;
+    f = memio_find(&disk, "w/big");
+    at = record_at(f, "/data/1", false);
+    f->data[at] ^= 1;
+    header_refused("signature", at);
+    f->data[at] ^= 1;
+    f->data[at + 33] ^= 32;                        /* a letter's case                         */
+    header_refused("name", at);
+    f->data[at + 33] ^= 32;
+    f->data[at + 28] -= 4;                         /* as if the payload began before its place */
+    header_refused("place", at);
+    /* what does not follow is read at once: there is no descriptor where the flag is not set */
+    i = record_at(f, "/data/1", true);
+    size = f->data[i + 8];
+    f->data[i + 8] &= (uint8_t)~8;
+    f->data[at + 28] += 4;
+    f->data[at] ^= 1;
+    c = NULL;
+    CHECK(size & 8 && ckr_ckpt_open("w/big", &d, &c, &e) == CKR_E_FORMAT);
+    CHECK(e.item == CKR_ITEM_ZIP_LOCAL && e.offset == at);
+    f->data[at] ^= 1;
+    ckr_ckpt_close(open_ok("w/big"));
+    memio_remove(&disk, "w/big");
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -939,6 +1036,7 @@ int main(int argc, char **argv)
     RUN(streams_in_file);
     RUN(average_of_dtensors);
     RUN(moments_are_no_weights);
+    RUN(headers_later);
     memio_free(&disk);
     return t_end();
 }
