@@ -29878,18 +29878,20 @@ static void ckr__far_plan(ckr__far *f, const ckr__op *op)
     }
 }
 
-/* The one that is to go for another: whose memory is there and is not needed, then one without,
-   then one that nobody has asked for in a long time. NULL: none, so that those that are needed stay
-   where more are than there is room for. */
+/* The one that is to go for another: whose memory is there and is not needed, then one without, one
+   of which little is, then one that nobody has asked for in a long time. NULL: none, so that those
+   that are needed stay where more are than there is room for. */
 static ckr__far_block *ckr__far_victim(ckr__far *f)
 {
     ckr__far_block *best = NULL;
     uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < f->n_blocks; i++) {
         ckr__far_block *b = &f->blocks[i];
-        const bool done = !b->n || f->needs[f->first[b->file] + b->at].left < CKR__DIRECT;
-        const uint64_t at = b->last + (done ? b->bytes ? 0 : UINT64_MAX / 4 : UINT64_MAX / 2);
-        if (b->users || at >= least || (!done && f->clock - b->last < 16 * (uint64_t)f->n_blocks))
+        const uint32_t left = b->n ? f->needs[f->first[b->file] + b->at].left : 0;
+        const bool much = left >= CKR__DIRECT;
+        const uint64_t rank = much ? 3 : left >= CKR__FAR_OVER ? 2 : b->bytes ? 0 : 1,
+                       at = b->last + rank * (UINT64_MAX / 4);
+        if (b->users || at >= least || (much && f->clock - b->last < 16 * (uint64_t)f->n_blocks))
             continue;
         best = b;
         least = at;
@@ -33915,7 +33917,10 @@ static ckr_result ckr__plan_refused(ckr__ctx *c, const ckr_plan *p)
 #define CKR__BATCH 128         /* files open at a time                                    */
 
 typedef struct ckr__win {      /* one task: bytes [begin, end) of an output file        */
-    uint32_t file, many;       /* many: smaller pieces than most of its file              */
+    uint32_t file;
+    bool     many, front;      /* smaller pieces than most of its file; more than a few   */
+    bool     summed, written;  /* its CRCs are there; and its bytes                       */
+    bool     told;             /* and late ones that tell of windows before it            */
     uint64_t begin, end;
     uint32_t crc[2]; /* of the entry that comes in over the left edge, of the one that goes
                                   out over the right (an entry over both is the first)    */
@@ -35505,14 +35510,21 @@ static ckr__image *ckr__part_find(const ckr__out_file *f, uint64_t byte, uint64_
     return img->n_parts ? img->parts[i] : img;
 }
 
-/* Does a window hold a late segment, and all that it tells of? Then it is written with it. */
+/* Does a window hold a late segment? *from: where what that tells of begins. */
+static bool ckr__late_in(const ckr__out_file *f, const ckr__seg *s, const ckr__win *win,
+                         uint64_t *from)
+{
+    if (s->offset < win->begin || s->offset + s->size > win->end) return false;
+    if (s->entry) *from = s->entry->offset;
+    else ckr__part_find(f, s->offset, from);
+    return true;
+}
+
+/* And all that it tells of? Then it is written with it. */
 static bool ckr__late_within(const ckr__out_file *f, const ckr__seg *s, const ckr__win *win)
 {
     uint64_t from;
-    if (s->offset < win->begin || s->offset + s->size > win->end) return false;
-    if (s->entry) from = s->entry->offset;
-    else ckr__part_find(f, s->offset, &from);
-    return from >= win->begin;
+    return ckr__late_in(f, s, win, &from) && from >= win->begin;
 }
 
 static void ckr__late_fill(const ckr__out_file *f, const ckr__seg *s, uint8_t *dst)
@@ -35524,6 +35536,90 @@ static void ckr__late_fill(const ckr__out_file *f, const ckr__seg *s, uint8_t *d
         ckr__image *part = ckr__part_find(f, s->offset, &at);
         ckr__pack_torch_tail(part, s->offset - at, dst);
     }
+}
+
+/* CRCs of the entries that crossed windows: the parts in file order, of windows [from, to). */
+static void ckr__win_join(ckr__write *w, uint64_t from, uint64_t to)
+{
+    ckr_entry *e = NULL;
+    uint32_t crc = 0;
+    for (uint64_t i = from; i < to; i++) {
+        const ckr__win *x = &w->wins[i];
+        const ckr__image *img = (const ckr__image *)w->plan->out.files[x->file]->image;
+        if (x->len[0] && e) {
+            crc = ckr__crc32_combine(crc, x->crc[0], x->len[0]);
+            if (x->end >= e->offset + e->n_bytes && e->crc != crc) e->crc = crc;
+        }
+        if (x->len[1]) {
+            e = img->segs[ckr__seg_find(img, x->end - 1)].entry;
+            crc = x->crc[1];
+        }
+    }
+}
+
+/* Are the CRCs there of all that a window's late bytes tell of? The lock of far storage is entered,
+   and one lane alone hears of it. */
+static bool ckr__win_known(ckr__write *w, ckr__win *win)
+{
+    const ckr__out_file *f = w->plan->out.files[win->file];
+    const ckr__image *img = (const ckr__image *)f->image;
+    const ckr__win *first = win;
+    uint64_t i = ckr__seg_find(img, win->begin), from;
+    ckr__win_seg x;
+    bool known = !win->told;
+    while (known && ckr__win_next(img, win, &i, &x)) {
+        if (!x.s->late || !ckr__late_in(f, x.s, win, &from)) continue;
+        while (first->begin > from && first > w->wins && first[-1].file == win->file &&
+               first[-1].summed)
+            first--;
+        known = first->begin <= from;
+    }
+    if (known && first < win)
+        ckr__win_join(w, (uint64_t)(first - w->wins), (uint64_t)(win - w->wins) + 1);
+    win->told = win->told || known;
+    return known;
+}
+
+/* Late bytes, once their CRCs are known. */
+static ckr_result ckr__late_write(ckr__write *w, uint64_t file, const ckr__seg *s, ckr_error *err)
+{
+    const ckr_io *io = &w->c->env.io;
+    ckr__late_fill(w->plan->out.files[file], s, (uint8_t *)(uintptr_t)s->bytes);
+    const int32_t sys = io->write_fn(io->user, w->handles[file - w->first_file], s->offset,
+                                     s->bytes, (size_t)s->size);
+    return sys ? ckr__fail_io(err, CKR_ITEM_IO_WRITE, w->files.list[file], sys) : CKR_OK;
+}
+
+/* Late bytes that tell of windows before theirs: into the window, or apart, without `buf`. */
+static void ckr__win_tell(ckr__write *w, uint32_t lane, const ckr__win *win, uint8_t *buf)
+{
+    const ckr__out_file *f = w->plan->out.files[win->file];
+    const ckr__image *img = (const ckr__image *)f->image;
+    ckr_error *err = &w->crew.lanes[lane].err;
+    uint64_t i = ckr__seg_find(img, win->begin), from;
+    ckr__win_seg x;
+    while (err->code == CKR_OK && ckr__win_next(img, win, &i, &x)) {
+        if (!x.s->late || !ckr__late_in(f, x.s, win, &from) || from >= win->begin) continue;
+        if (buf) ckr__late_fill(f, x.s, buf + (x.a - win->begin));
+        else ckr__late_write(w, win->file, x.s, err);
+    }
+}
+
+/* A window is there. Who has the last of what late bytes tell of writes them, where they lie in one
+   that was written without; they are not far behind. */
+static void ckr__win_written(ckr__write *w, uint32_t lane, ckr__win *win)
+{
+    const ckr__win *end = w->wins + w->n_wins;
+    const uint32_t file = win->file;
+    CKR__ENTER(&w->crew.away->lock);
+    win->written = true;
+    for (; win < end && win->file == file && win->summed; win++) {
+        if (!win->written || !ckr__win_known(w, win)) continue;
+        CKR__LEAVE(&w->crew.away->lock);
+        ckr__win_tell(w, lane, win, NULL);
+        CKR__ENTER(&w->crew.away->lock);
+    }
+    CKR__LEAVE(&w->crew.away->lock);
 }
 
 /* Digests and CRCs of what is in the buffer, and what they are written in there. */
@@ -35554,6 +35650,12 @@ static bool ckr__win_sums(ckr__write *w, uint32_t lane, ckr__win *win, uint8_t *
             win->len[at == 0] = n;
         }
     }
+    if (!w->crew.away || w->verify) return true;
+    CKR__ENTER(&w->crew.away->lock);
+    win->summed = true;
+    const bool known = ckr__win_known(w, win);
+    CKR__LEAVE(&w->crew.away->lock);
+    if (known) ckr__win_tell(w, lane, win, buf);
     return true;
 }
 
@@ -35573,6 +35675,7 @@ static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
         return;
     sys = io->write_fn(io->user, handle, win->begin, buf, n);
     if (sys) ckr__fail_io(&l->err, CKR_ITEM_IO_WRITE, w->files.list[win->file], sys);
+    else if (w->crew.away) ckr__win_written(w, lane, win);
 }
 
 /* The bytes [*lo, *hi) of a file between w->begin and w->end. */
@@ -35600,7 +35703,7 @@ static void ckr__win_lane_far(void *arg, uint32_t lane)
     ckr__lane *l = &w->crew.lanes[lane];
     for (uint64_t i = lane; i < w->n_wins; i = ckr__far_next(w->crew.away, w->n_wins)) {
         ckr__win *win = &w->wins[w->order[i]];
-        l->alone = win->many != 0;
+        l->alone = win->many;
         ckr__win_run(w, lane, win);
         if (l->err.code != CKR_OK ||
             !ckr__tell(w->c, lane, w->bytes, i + 1, w->n_wins, &l->err))
@@ -35627,14 +35730,16 @@ static void ckr__win_needs(ckr__write *w)
     }
 }
 
-#define CKR__FAR_FILES ((uint64_t)16)          /* that are written side by side                  */
 #define CKR__FAR_PARTS ((uint64_t)32)          /* archives in a window of many                   */
 
-/* Windows of some files that follow each other go in turns, since what lies at the same place in
-   such files often comes from the same blocks. In front of them go those of many small pieces, each
+/* Windows of about as many files as there are lanes go in turns: what lies at the same place in
+   such files often comes from the same blocks, and late bytes tell of what is summed by then. In
+   front of them go those of many small pieces, each
    of which may come from another file. */
 static bool ckr__win_order(ckr__write *w)
 {
+    const uint64_t most = w->crew.n > 16 ? w->crew.n : 16,
+                   turn = w->n_batch / ((w->n_batch + most - 1) / most) + 1;
     uint64_t n = 0, last, left;
     ckr__far_anew(w->crew.away, w->crew.n);
     if (!w->verify) ckr__win_needs(w);
@@ -35644,15 +35749,15 @@ static bool ckr__win_order(ckr__write *w)
         if (!w->order) return false;
     }
     for (uint64_t i = 0; i < w->n_wins; i++)
-        if (w->wins[i].many) w->order[n++] = i;
+        if (w->wins[i].front) w->order[n++] = i;
     for (uint64_t first = 0; first < w->n_batch; first = last) {
-        last = ckr__min_u64(first + CKR__FAR_FILES, w->n_batch);
+        last = ckr__min_u64(first + turn, w->n_batch);
         left = w->first_win[last] - w->first_win[first];
         for (uint64_t round = 0; left > 0; round++)
             for (uint64_t i = first; i < last; i++) {
                 const uint64_t x = w->first_win[i] + round;
                 if (x >= w->first_win[i + 1]) continue;
-                if (!w->wins[x].many) w->order[n++] = x;
+                if (!w->wins[x].front) w->order[n++] = x;
                 left--;
             }
     }
@@ -35674,30 +35779,13 @@ static void ckr__win_far(const ckr__write *w, const ckr__out_file *f, ckr__win *
     const uint64_t n = ((const ckr__image *)f->image)->n_parts, least = ckr__wins_least(w);
     if (!n || w->shared || !w->crew.away) return;
     const uint64_t i = ckr__part_number(f, x->begin), k = ckr__part_number(f, x->end - 1) + 1;
-    if (k - i > 2 * CKR__FAR_PARTS + 2 * ((x->end - x->begin) / (f->size / n + 1))) {
-        x->many = 1;
+    const uint64_t most = 2 * ((x->end - x->begin) / (f->size / n + 1));
+    x->front = k - i > CKR__FAR_PARTS / 4 + most && x->end - x->begin < least / 8;
+    if (k - i > 2 * CKR__FAR_PARTS + most) {
+        x->many = x->front = true;
         x->end = f->parts[i + CKR__FAR_PARTS]->at;
     } else if (x->end < f->size && f->parts[k - 1]->at >= x->begin + least) {
         x->end = f->parts[k - 1]->at;
-    }
-}
-
-/* CRCs of the entries that crossed windows: the parts in file order. */
-static void ckr__win_join(ckr__write *w)
-{
-    ckr_entry *e = NULL;
-    uint32_t crc = 0;
-    for (uint64_t i = 0; i < w->n_wins; i++) {
-        const ckr__win *x = &w->wins[i];
-        const ckr__image *img = (const ckr__image *)w->plan->out.files[x->file]->image;
-        if (x->len[0] && e) {
-            crc = ckr__crc32_combine(crc, x->crc[0], x->len[0]);
-            if (x->end >= e->offset + e->n_bytes) e->crc = crc;
-        }
-        if (x->len[1]) {
-            e = img->segs[ckr__seg_find(img, x->end - 1)].entry;
-            crc = x->crc[1];
-        }
     }
 }
 
@@ -35708,16 +35796,6 @@ static uint64_t ckr__image_cut(const ckr__image *img, uint64_t at)
     return seg && seg->entry && !seg->late
                ? at - (at - seg->offset) % ckr_dtype_size(seg->entry->dtype)
                : at;
-}
-
-/* Late bytes, once their CRCs are known. */
-static ckr_result ckr__late_write(ckr__write *w, uint64_t file, const ckr__seg *s, ckr_error *err)
-{
-    const ckr_io *io = &w->c->env.io;
-    ckr__late_fill(w->plan->out.files[file], s, (uint8_t *)(uintptr_t)s->bytes);
-    const int32_t sys = io->write_fn(io->user, w->handles[file - w->first_file], s->offset,
-                                     s->bytes, (size_t)s->size);
-    return sys ? ckr__fail_io(err, CKR_ITEM_IO_WRITE, w->files.list[file], sys) : CKR_OK;
 }
 
 /* Are they there? By a piece of memory at a time. */
@@ -35744,6 +35822,7 @@ static ckr_result ckr__win_late(ckr__write *w, uint32_t lane, uint64_t file)
     const ckr__image *img = (const ckr__image *)f->image;
     ckr__win all = CKR_ZERO;
     ckr_result r = CKR_OK;
+    uint64_t from;
     ckr__write_range(w, file, &all.begin, &all.end);
     uint64_t i = ckr__seg_find(img, all.begin);
     for (uint64_t k = 0; i < img->n_segs && img->segs[i].offset < all.end && r == CKR_OK; i++) {
@@ -35752,7 +35831,8 @@ static ckr_result ckr__win_late(ckr__write *w, uint32_t lane, uint64_t file)
         while (k < w->n_wins && (w->wins[k].file < file ||
                                  (w->wins[k].file == file && w->wins[k].end <= s->offset)))
             k++;
-        if (k == w->n_wins || !ckr__late_within(f, s, &w->wins[k]))
+        const bool in = k < w->n_wins && ckr__late_in(f, s, &w->wins[k], &from);
+        if (!in || (from < w->wins[k].begin && !w->wins[k].told))
             r = w->verify ? ckr__late_look(w, lane, file, s)
                           : ckr__late_write(w, file, s, &w->crew.lanes[lane].err);
     }
@@ -35904,7 +35984,7 @@ static ckr_result ckr__write_batch(ckr__write *w)
         ckr__for(w->c, w->crew.n, w->crew.away ? ckr__win_lane_far : ckr__win_lane, w);
         r = ckr__crew_error(&w->crew);
     }
-    if (r == CKR_OK) ckr__win_join(w);
+    if (r == CKR_OK) ckr__win_join(w, 0, w->n_wins);
     if (r == CKR_OK && !ckr__tell(w->c, 0, w->bytes, 1, 1, w->c->err)) r = w->c->err->code;
     if (r == CKR_OK) {
         ckr__for(w->c, w->crew.n, ckr__late_lane, w);

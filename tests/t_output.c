@@ -748,7 +748,7 @@ static void small_pieces(void)
     CKR__LOCK_FREE(&calls_of.lock);
     ckr_ckpt_close(in);
     remove_output();
-    t_remove_tree("build/busy3");
+    os_remove_tree("build/busy3");
 }
 
 int main(int argc, char **argv)
