@@ -33929,13 +33929,13 @@ typedef struct ckr__win {      /* one task: bytes [begin, end) of an output file
 
 #define CKR__READY ((uint64_t)128 << 20)       /* what their writers need, about             */
 
-/* How many files from number i on are written at a time. */
+/* How many files from number i on are written at a time. An index is last, and goes along. */
 static uint64_t ckr__plan_batch(const ckr_plan *p, uint64_t i)
 {
     uint64_t n = 0, need = 0;
     for (; i < p->out.n_files && n < CKR__BATCH; i++, n++) {
         need += p->out.files[i]->need;
-        if (n && need > CKR__READY) break;
+        if (n && need > CKR__READY + (p->out.files[i]->index ? CKR__READY / 8 : 0)) break;
     }
     return n;
 }
@@ -35734,8 +35734,7 @@ static void ckr__win_needs(ckr__write *w)
 
 /* Windows of about as many files as there are lanes go in turns: what lies at the same place in
    such files often comes from the same blocks, and late bytes tell of what is summed by then. In
-   front of them go those of many small pieces, each
-   of which may come from another file. */
+   front of them go those of many small pieces, each of which may come from another file. */
 static bool ckr__win_order(ckr__write *w)
 {
     const uint64_t most = w->crew.n > 16 ? w->crew.n : 16,
