@@ -40931,6 +40931,7 @@ typedef struct ckr__part {
                                   one counts, the others are copies                        */
     bool              replica; /* another part holds these elements, too                   */
     int32_t           rank;    /* who stored it, in the dialect's order; -1: not known     */
+    uint32_t          form;    /* of a slice that is looked at when it is read, or 0       */
 } ckr__part;
 
 /* All of the view, of the whole tensor of n_dims, as `rank` stored it. */
@@ -41171,9 +41172,12 @@ static ckr__held *ckr__part_add(ckr__load *l, const ckr__part *p)
     if (!x.block) x.block = ckr__box_block(&box, h->n_dims, p->start,
                                            p->flat || !p->start ? h->shape : v->shape);
     bool replica = p->replica || (p->alone && h->tensor->n_pieces);
-    for (ckr_tensor *t = h->tensor; t && ok; t = t == h->wide ? NULL : h->wide)
+    for (ckr_tensor *t = h->tensor; t && ok; t = t == h->wide ? NULL : h->wide) {
+        const uint32_t n = t->n_pieces;
         ok = p->flat ? ckr__read_run(l->c, t, h->like, &x, v, p->rank, replica)
                      : ckr__read_view_like(l->c, t, h->like, x.block, v, p->rank, replica);
+        if (p->form && t->n_pieces > n) t->pieces[n]._form = p->form;
+    }
     return ok ? h : NULL;
 }
 
@@ -62052,7 +62056,8 @@ static bool ckr__mg_is_row_major(const ckr_piece *p)
 }
 
 /* At most one run for each pair of the block; 0: the file has other boxes. */
-static uint32_t ckr__mg_runs(const ckr__held *slot, const ckr__block *b, ckr__mg_run out[2])
+static uint32_t ckr__mg_runs(ckr__mg *r, const ckr__held *slot, const ckr__block *b,
+                             ckr__mg_run out[2])
 {
     const ckr_tensor *t = slot->wide ? slot->wide : slot->tensor;
     uint32_t d, n = 0;
@@ -62068,7 +62073,9 @@ static uint32_t ckr__mg_runs(const ckr__held *slot, const ckr__block *b, ckr__mg
             if (d < b->n_dims) continue;
             out[n].piece = q;
             out[n].begin = b->n_dims ? p->local[0] * row : 0;
-            if (!ckr__numel(b->n_dims, p->count, &out[n].n)) return 0;
+            if (!ckr__numel(b->n_dims, p->count, &out[n].n) ||
+                (q->_form && !ckr__dcp_form_holds(r->c, r->c->err, q)))
+                return 0;
             n++;
             break;
         }
@@ -62083,7 +62090,7 @@ static int64_t ckr__mg_values(ckr__mg *r, const ckr__mg_item *t, const ckr__held
     const ckr__block *b = ckr__mg_block(r, t, tp);
     ckr__mg_run run[2];
     uint8_t raw[CKR__MG_PROBE * 8], one[8];
-    if (!b || !slot || !ckr__mg_runs(slot, b, run)) return 0;
+    if (!b || !slot || !ckr__mg_runs(r, slot, b, run)) return 0;
     const ckr_piece *q = run[0].piece;
     size_t size = ckr_dtype_size(q->dtype);
     int64_t n = ckr__min_i64(run[0].n, CKR__MG_PROBE);
@@ -63085,8 +63092,10 @@ static void ckr__mg_dist_chunk(ckr__mg *r, const ckr__mg_grid_of *g, const char 
     const int64_t n_l = g->stacked ? k->count[0] : 1, n_e = g->expert ? k->count[g->lead - 1] : 1,
                   at_l = g->stacked ? k->start[0] : 0, at_e = g->expert ? k->start[g->lead - 1] : 0;
     int64_t dims[2 * CKR_MAX_DIMS];
+    uint32_t form = 0;
     ckr_view all;
-    ckr__dcp_view(r->d, q, k, &all, dims);
+    if (n_l * n_e > 1 || !ckr__dcp_assume(r->d, q, k, &all, dims, &form))
+        ckr__dcp_view(r->d, q, k, &all, dims);
     for (int64_t i = 0; i < n_l * n_e && !ckr__failed(r->c); i++) {
         const int64_t l = i / n_e, e = i % n_e;
         ckr__mg_item *t = g->items[(at_l + l) * g->experts + at_e + e];
@@ -63099,6 +63108,7 @@ static void ckr__mg_dist_chunk(ckr__mg *r, const ckr__mg_grid_of *g, const char 
                     (g->expert ? e * all.stride[g->lead - 1] : 0);
         p.rank = r->d->files[k->file].rank;
         p.replica = k->replica;
+        p.form = form;
         p.start = k->start + g->lead;
         ckr__mg_add(r, t, &p);
     }
@@ -63523,7 +63533,7 @@ static bool ckr__mg_move(ckr__mg *r, const ckr__held *source, const ckr__block *
                          ckr_tensor *to, const ckr__block *tb, int64_t at, int64_t n)
 {
     ckr__mg_run run[2];
-    const uint32_t n_runs = ckr__mg_runs(source, sb, run);
+    const uint32_t n_runs = ckr__mg_runs(r, source, sb, run);
     for (uint32_t i = 0; i < n_runs; i++) {
         const ckr_piece *q = run[i].piece;
         const int64_t a = ckr__max_i64(from, run[i].begin),
