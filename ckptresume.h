@@ -3338,6 +3338,9 @@ static void **ckr__sorted(ckr__ctx *c, const void *items, size_t n, size_t size,
 /* The default hooks (POSIX, Win32) and the few calls the rest uses. Files are read, never mapped,
    so that one which changes underneath is an error at most. */
 
+#define CKR__PAGE ((size_t)4096)       /* what disks take at a time, and where */
+#define CKR__PAST ((size_t)1 << 19)    /* bytes that go past the page cache, at least */
+
 /* What every hook gets first, and ours do not need. */
 #if defined(__GNUC__) || defined(__clang__)
 #  define CKR__USER __attribute__((unused)) void *user
@@ -3363,6 +3366,7 @@ typedef struct ckr__os_file {
     bool     probed, cold;     /* `cold`: it was not in memory when it was first read once    */
     uint64_t taken;            /* bytes that are in memory for a cold one, at most      */
     uint64_t whole;            /* of one that is written: how long it will be; 0: not known  */
+    int      past;             /* goes past the page cache; -1: there is none           */
 } ckr__os_file;
 
 /* The files that a context reads: those that were used last stay open. */
@@ -3457,6 +3461,12 @@ static void ckr__os_front(ckr__os_pool *p, ckr__os_file *f)
    and writes leaves it. */
 #define CKR__MUCH ((uint64_t)1 << 30)
 
+#if defined(O_DIRECT)
+#  define CKR__O_DIRECT O_DIRECT
+#elif defined(__O_DIRECT)
+#  define CKR__O_DIRECT __O_DIRECT
+#endif
+
 static void ckr__os_forget(int fd, uint64_t offset, uint64_t n)
 {
 #if defined(POSIX_FADV_DONTNEED)
@@ -3485,20 +3495,44 @@ static bool ckr__os_cold(int fd, uint64_t size)
 #endif
 }
 
-/* Before the first read of a file by who reads each byte once. */
-static void ckr__os_probe(ckr__os_file *f, int fd)
+/* Another descriptor of a file, which goes past the page cache, or -1: on a disk of this machine
+   alone, since others are slow to answer such calls. */
+static int ckr__os_beside(const ckr__os_file *f, int flags)
+{
+    int past = -1;
+#if defined(CKR__O_DIRECT)
+    struct stat st;
+    if (f->dev >> 8 & 0xfff) past = ckr__os_fd(f->path, flags | CKR__O_DIRECT);
+    if (past >= 0 && (ckr__os_few(past, ckr__os_limit()) || fstat(past, &st) != 0 ||
+                      st.st_dev != f->dev || st.st_ino != f->ino)) {
+        close(past);
+        past = -1;
+    }
+#else
+    (void)f, (void)flags;
+#endif
+    return past;
+}
+
+/* Before the first read of a file by who reads each byte once. What goes past the page cache: -1
+   is nothing. */
+static int ckr__os_probe(ckr__os_file *f, int fd)
 {
     CKR__ENTER(&f->pool->lock);
     const bool probe = f->pool->once && f->pool->bytes >= CKR__MUCH && !f->probed;
+    const int had = f->past, known = f->pool->once && f->cold ? had : -1;
     if (probe) f->probed = true;
     CKR__LEAVE(&f->pool->lock);
-    if (!probe || !ckr__os_cold(fd, f->size)) return;
+    if (!probe || !ckr__os_cold(fd, f->size)) return known;
+    const int past = had < 0 ? ckr__os_beside(f, O_RDONLY) : had;
 #if defined(POSIX_FADV_SEQUENTIAL)
-    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    if (past < 0) (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 #endif
     CKR__ENTER(&f->pool->lock);
     f->cold = true;
+    f->past = past;
     CKR__LEAVE(&f->pool->lock);
+    return past;
 }
 
 /* After a read: from time to time what a cold file has brought into memory goes again. */
@@ -3533,7 +3567,7 @@ static void ckr__os_once(void *pool, bool begins)
 /* Closes the one that was not used for longest, where more than `most` are open. False: none. */
 static bool ckr__os_evict(ckr__os_pool *p, uint32_t most)
 {
-    int fd = -1;
+    int fd = -1, past = -1;
     bool cold = false;
     CKR__ENTER(&p->lock);
     ckr__os_file *f = p->n > most ? p->oldest : NULL;
@@ -3541,11 +3575,14 @@ static bool ckr__os_evict(ckr__os_pool *p, uint32_t most)
     if (f) {
         ckr__os_unlink(p, f);
         fd = f->fd;
+        past = f->past;
         cold = f->cold;
-        f->fd = -1;
+        if (past >= 0) f->probed = false;
+        f->fd = f->past = -1;
     }
     CKR__LEAVE(&p->lock);
     if (cold) ckr__os_forget(fd, 0, 0);
+    if (past >= 0) close(past);
     if (fd >= 0) close(fd);
     return fd >= 0;
 }
@@ -3584,7 +3621,8 @@ static void ckr__os_park(CKR__USER, void *file)
 {
     ckr__os_file *f = (ckr__os_file *)file;
     if (f->fd >= 0) close(f->fd);
-    f->fd = -1;
+    if (f->past >= 0) close(f->past);
+    f->fd = f->past = -1;
 }
 
 /* The calling thread's signals; where there are no threads, the process's. */
@@ -3622,6 +3660,7 @@ static int32_t ckr__os_made(const char *path, int fd, bool create, const struct 
         return e ? e : ENOMEM;
     }
     f->fd = fd;
+    f->past = -1;
     f->write = create;
     f->size = (uint64_t)st->st_size;
     f->dev = st->st_dev;
@@ -3708,6 +3747,31 @@ static int32_t ckr__os_transfer(int fd, uint64_t offset, void *dst, const void *
     return 0;
 }
 
+/* The same, where whole pages that lie in memory as in the file go past the page cache: without the
+   copies, and the care for pages that nobody will want. What does not work so is done as any other.
+   */
+static int32_t ckr__os_pages(int past, int fd, uint64_t offset, uint8_t *dst, const uint8_t *src,
+                             size_t n)
+{
+    const size_t head = (size_t)((0 - offset) & (CKR__PAGE - 1));
+    size_t part[3] = { n, 0, 0 };
+    int32_t r = 0;
+    if (past >= 0 && n >= head + CKR__PAST &&
+        !(((uintptr_t)(dst ? dst : src) + head) & (CKR__PAGE - 1))) {
+        part[0] = head;
+        part[1] = (n - head) & ~(CKR__PAGE - 1);
+        part[2] = n - head - part[1];
+    }
+    for (int i = 0; i < 3 && !r; i++) {
+        if (i != 1 || ckr__os_transfer(past, offset, dst, src, part[i]))
+            r = ckr__os_transfer(fd, offset, dst, src, part[i]);
+        offset += part[i];
+        if (dst) dst += part[i];
+        else src += part[i];
+    }
+    return r;
+}
+
 /* The descriptor of a file that its pool has open, whose user this thread becomes. */
 static bool ckr__os_use(ckr__os_file *f, int *fd)
 {
@@ -3791,11 +3855,22 @@ static int32_t ckr__os_read(CKR__USER, void *file, uint64_t offset, void *dst, s
     int fd;
     int32_t r = ckr__os_take(f, &fd);
     if (r) return r;
-    if (f->pool) ckr__os_probe(f, fd);
-    r = ckr__os_transfer(fd, offset, dst, NULL, n);
+    const int past = f->pool ? ckr__os_probe(f, fd) : -1;
+    r = ckr__os_pages(past, fd, offset, (uint8_t *)dst, NULL, n);
     if (f->pool && ckr__os_behind(f, n)) ckr__os_forget(fd, 0, 0);
     ckr__os_drop(f, fd);
     return r;
+}
+
+/* Is a file best read by many pages at a time, to where they lie as in it? */
+static bool ckr__os_paged(void *file)
+{
+    ckr__os_file *f = (ckr__os_file *)file;
+    int fd;
+    if (!f->pool || ckr__os_take(f, &fd)) return false;
+    const bool paged = ckr__os_probe(f, fd) >= 0;
+    ckr__os_drop(f, fd);
+    return paged;
 }
 
 /* What was written goes to the disk while the next is made, so that little is left to sync; of a
@@ -3820,16 +3895,21 @@ static void ckr__os_written(int fd, uint64_t offset, size_t n)
 #  define CKR__SEEK_HOLE 4
 #endif
 
+/* Gives a file all of its length: nobody writes behind it. */
+static bool ckr__os_long(const ckr__os_file *f, int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 &&
+           ((uint64_t)st.st_size >= f->whole || ftruncate(fd, (off_t)f->whole) == 0);
+}
+
 /* n bytes at `offset` of a file that will be f->whole long are zeros: nothing is written where it
-   has a hole, which reads as them. Its length is there at once: nobody writes behind it. */
+   has a hole, which reads as them. */
 static int32_t ckr__os_zeros(const ckr__os_file *f, int fd, uint64_t offset, const uint8_t *src,
                              size_t n)
 {
 #if defined(CKR__SEEK_DATA)
-    struct stat st;
-    if (fstat(fd, &st) != 0 || ((uint64_t)st.st_size < f->whole &&
-                                ftruncate(fd, (off_t)f->whole) != 0))
-        return ckr__os_transfer(fd, offset, NULL, src, n);
+    if (!ckr__os_long(f, fd)) return ckr__os_transfer(fd, offset, NULL, src, n);
     const off_t data = lseek(fd, (off_t)offset, CKR__SEEK_DATA);
     if (data < 0 ? errno == ENXIO : (uint64_t)data >= offset + n) return 0;
 #else
@@ -3850,6 +3930,8 @@ static int32_t ckr__os_put(const ckr__os_file *f, int fd, uint64_t offset, const
     const uint64_t block = (uint64_t)1 << 16;
     int32_t r = 0;
     if (n < block || offset + n > f->whole) return ckr__os_transfer(fd, offset, NULL, src, n);
+    /* (what makes a file longer waits for all others that write it)                            */
+    const int past = f->past >= 0 && ckr__os_long(f, fd) ? f->past : -1;
     for (size_t at = 0, from = 0; at < n && !r; from = at) {
         bool zero = false, next = false;
         while (at < n && next == zero) {
@@ -3859,7 +3941,7 @@ static int32_t ckr__os_put(const ckr__os_file *f, int fd, uint64_t offset, const
             if (next == zero) at = (size_t)end;
         }
         r = zero ? ckr__os_zeros(f, fd, offset + from, src + from, at - from)
-                 : ckr__os_transfer(fd, offset + from, NULL, src + from, at - from);
+                 : ckr__os_pages(past, fd, offset + from, NULL, src + from, at - from);
     }
     return r;
 }
@@ -3883,7 +3965,7 @@ static int32_t ckr__os_write(CKR__USER, void *file, uint64_t offset, const void 
         sigismember(&before, SIGXFSZ) != 1)
         sigwait(&large, &number);
     ckr__os_mask(SIG_SETMASK, &was, NULL);
-    if (!r) ckr__os_written(fd, offset, n);
+    if (!r && f->past < 0) ckr__os_written(fd, offset, n);
     ckr__os_drop(f, fd);
     return r;
 }
@@ -3899,10 +3981,13 @@ static int32_t ckr__os_sync(CKR__USER, void *file)
     return r;
 }
 
-/* How long a file will be that is about to be written: no other byte than these will be. */
-static void ckr__os_whole(void *file, uint64_t size)
+/* How long a file will be that is about to be written: no other byte than these will be. `gone`: it
+   is of so much that it is not to stay in memory. */
+static void ckr__os_whole(void *file, uint64_t size, bool gone)
 {
-    ((ckr__os_file *)file)->whole = size;
+    ckr__os_file *f = (ckr__os_file *)file;
+    f->whole = size;
+    if (gone && size >= CKR__PAST && f->fd >= 0) f->past = ckr__os_beside(f, O_WRONLY);
 }
 
 /* Bytes of a file that are holes. */
@@ -3946,7 +4031,7 @@ static void ckr__os_close(CKR__USER, void *file)
         ckr__os_unlink(f->pool, f);
         CKR__LEAVE(&f->pool->lock);
     }
-    if (f->fd >= 0) close(f->fd);
+    ckr__os_park(NULL, f);
     free(f);
 }
 
@@ -4268,9 +4353,15 @@ static void ckr__os_settled(void *file)
     (void)file;
 }
 
-static void ckr__os_whole(void *file, uint64_t size)
+static bool ckr__os_paged(void *file)
 {
-    (void)file, (void)size;    /* every byte is written                                 */
+    (void)file;
+    return false;
+}
+
+static void ckr__os_whole(void *file, uint64_t size, bool gone)
+{
+    (void)file, (void)size, (void)gone;        /* every byte is written                         */
 }
 
 static uint64_t ckr__os_holes(void *file)
@@ -29747,9 +29838,14 @@ typedef struct ckr__gather {
 /* How far behind p the first place is that lies to a line of cache as `at` does in its file. To any
    other the copy out of the page cache is slower by a third; by two thirds where p is a few bytes
    behind `at` within a page, so that every load waits for the store before it (bench/read). */
+static size_t ckr__misplaced_of(const uint8_t *p, uint64_t at, size_t unit)
+{
+    return (size_t)((at - (uint64_t)(uintptr_t)p) & (unit - 1));
+}
+
 static size_t ckr__misplaced(const uint8_t *p, uint64_t at)
 {
-    return (size_t)((at - (uint64_t)(uintptr_t)p) & (CKR__LINE - 1));
+    return ckr__misplaced_of(p, at, CKR__LINE);
 }
 
 /* >>run.far ---------------------------------------------------------------- */
@@ -30213,24 +30309,27 @@ static bool ckr__run_direct(const ckr__op *op, const uint8_t *dst, uint64_t byte
 /* In one call, or in parts: with a digest, each summed while it is in cache; misplaced, each read
    to a better place and moved while it is in cache. That place is a little further on in the run,
    where nothing has been read yet; only its last bytes, fewer than a line, are read to where they
-   go. A caller's own I/O is spared both, since it may pay by the call. */
+   go. What goes past the page cache does in one call. A caller's own I/O is spared all this, since it
+   may pay by the call. */
 static bool ckr__run_read(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst,
                           uint64_t n)
 {
     const bool sum = w->sums && !op->no_sum, own = w->src->env.io.read_fn == ckr__os_read;
-    const size_t off = own ? ckr__misplaced(dst, a) : 0;
+    const bool paged = own && n >= CKR__PAST && ckr__os_paged(w->src->files[op->pa->file].handle);
+    const size_t off = own ? ckr__misplaced_of(dst, a, paged ? CKR__PAGE : CKR__LINE) : 0;
     w->bytes_read += n;
     while (n > 0) {
         const size_t by = n > off ? off : 0;
-        uint64_t part = own && (sum || off) && n > CKR__BLOCK ? CKR__BLOCK : n;
+        uint64_t part = own && !paged && (sum || off) && n > CKR__BLOCK ? CKR__BLOCK : n, k;
         if (n - part < by) part = n - by;
         if (!ckr__lane_read(w, 0, op->pa, a, dst + by, part)) return false;
-        if (by) memmove(dst, dst + by, (size_t)part);
-        if (sum) ckr__lane_digest(w, op->tensor, op->pa->dtype, l, dst, part);
-        dst += part;
         a += part;
-        l += part;
         n -= part;
+        for (; part > 0; part -= k, dst += k, l += k) {
+            k = own && part > CKR__BLOCK ? CKR__BLOCK : part;
+            if (by) memmove(dst, dst + by, (size_t)k);
+            if (sum) ckr__lane_digest(w, op->tensor, op->pa->dtype, l, dst, k);
+        }
     }
     return true;
 }
@@ -35659,12 +35758,20 @@ static bool ckr__win_sums(ckr__write *w, uint32_t lane, ckr__win *win, uint8_t *
     return true;
 }
 
+/* Bytes of a lane's buffer: a window, at the best place of a line of cache, or of a page. */
+static size_t ckr__write_buffer(const ckr__write *w)
+{
+    const uint64_t n = w->plan->facts.window_bytes;
+    return (size_t)n + (n < CKR__WINDOW ? CKR__LINE : CKR__PAGE);
+}
+
 /* Fills the buffer with a window and writes it. */
 static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
 {
     ckr__lane *l = &w->crew.lanes[lane];
     const ckr__image *img = (const ckr__image *)w->plan->out.files[win->file]->image;
-    uint8_t *buf = w->buffers[lane] + ckr__misplaced(w->buffers[lane], win->begin);
+    uint8_t *buf = w->buffers[lane];
+    buf += ckr__misplaced_of(buf, win->begin, ckr__write_buffer(w) - w->plan->facts.window_bytes);
     void *handle = w->handles[win->file - w->first_file];
     const ckr_io *io = &w->c->env.io;
     const size_t n = (size_t)(win->end - win->begin);
@@ -35939,7 +36046,7 @@ static int32_t ckr__batch_open(ckr__write *w, uint64_t i)
                                   : io->open_fn(io->user, path, true, h, &size);
     if (sys) *h = NULL;
     else if (w->shared ? io->share_fn == ckr__os_share : io->open_fn == ckr__os_open)
-        ckr__os_whole(*h, f->size);
+        ckr__os_whole(*h, f->size, w->c->total >= CKR__MUCH);
     return sys;
 }
 
@@ -36252,12 +36359,6 @@ static ckr_result ckr__output_rename(ckr__ctx *c, const char *temp, const char *
     r = ckr__path_do(c, CKR_PATH_SYNC_DIR, ckr__parent(c, path), NULL, CKR_ITEM_IO_SYNC);
     if (gone) ckr__remove_tree(c, gone);       /* only when the new one is there to stay      */
     return r;
-}
-
-/* Bytes of one: a window, at the best place of a line. */
-static size_t ckr__write_buffer(const ckr__write *w)
-{
-    return (size_t)w->plan->facts.window_bytes + CKR__LINE;
 }
 
 static ckr_result ckr__write_alloc(ckr__write *w)

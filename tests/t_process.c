@@ -755,7 +755,7 @@ static void zeros_over(const char *path, int was)
     size_t n = 0;
     memset(v, was, N);
     CHECK(ckr__os_share(NULL, path, N, &f) == 0 && ckr__os_write(NULL, f, 0, v, N) == 0);
-    ckr__os_whole(f, N);
+    ckr__os_whole(f, N, false);
     memset(v, 0, N - FROM);
     CHECK(ckr__os_write(NULL, f, FROM, v, N - FROM) == 0);
     ckr__os_close(NULL, f);
@@ -764,6 +764,74 @@ static void zeros_over(const char *path, int was)
     memset(v + FROM, 0, N - FROM);
     CHECK(got && n == N && !memcmp(got, v, N));
     free(got);
+    free(v);
+    remove(path);
+}
+
+/* How many pages of a file's first n bytes are in memory; 0 where that cannot be told. */
+static size_t pages_of(int fd, size_t n)
+{
+    size_t sum = 0;
+#if defined(SYS_mincore)
+    static unsigned char in[1024];
+    void *m = mmap(NULL, n, PROT_READ, MAP_SHARED, fd, 0);
+    size_t i;
+    if (m == MAP_FAILED || n > sizeof in * CKR__PAGE) return 0;
+    if (syscall(SYS_mincore, m, n, in) == 0)
+        for (i = 0; i < n / CKR__PAGE; i++) sum += in[i] & 1;
+    munmap(m, n);
+#else
+    (void)fd;
+    (void)n;
+#endif
+    return sum;
+}
+
+/* What is too much to stay in memory goes past it where the disk can do that, from any byte to any;
+   what is read so is not in memory afterwards, either. */
+static void past_memory(void)
+{
+    enum { N = 3 << 20, FROM = 5000, SEAM = N / 2 + 77 };
+    uint8_t *v = (uint8_t *)malloc(2 * N + 4 * CKR__PAGE), *got, *to;
+    char path[600];
+    void *f = NULL, *pool = NULL;
+    uint64_t size;
+    size_t k, n = 0;
+    int fd;
+    snprintf(path, sizeof path, "%s/past", g_tmp);
+    for (k = 0; k < N; k++) v[k] = (uint8_t)(k * 13 + k / 251 + 1);
+    CHECK(ckr__os_open(NULL, path, true, &f, &size) == 0);
+    ckr__os_whole(f, N, true);
+    const bool can = ((ckr__os_file *)f)->past >= 0;
+    to = v + N + ckr__misplaced_of(v + N, FROM, CKR__PAGE);
+    memcpy(to, v + FROM, N - FROM);
+    CHECK(ckr__os_write(NULL, f, FROM, to, SEAM - FROM) == 0);
+    CHECK(ckr__os_write(NULL, f, 0, v, FROM) == 0);
+    CHECK(ckr__os_write(NULL, f, SEAM, to + (SEAM - FROM), N - SEAM) == 0);
+    CHECK(!can || pages_of(((ckr__os_file *)f)->fd, N) < 64);
+    ckr__os_close(NULL, f);
+    got = t_slurp(path, &n);
+    CHECK(got && n == N && !memcmp(got, v, N));
+    free(got);
+
+    fd = open(path, O_RDWR);
+    CHECK(fd >= 0 && fsync(fd) == 0);
+    ckr__os_forget(fd, 0, 0);
+    CHECK(ckr__os_open_in(&pool, path, &f, &size) == 0 && size == N);
+    ((ckr__os_pool *)pool)->bytes = CKR__MUCH;
+    CHECK(!ckr__os_paged(f));          /* not by one that may read it again              */
+    ckr__os_once(pool, true);
+    CHECK(ckr__os_paged(f) == (can && pages_of(fd, N) < 64));
+    memset(to, 0, N - FROM);
+    CHECK(ckr__os_read(NULL, f, FROM, to, N - FROM) == 0 && !memcmp(to, v + FROM, N - FROM));
+    CHECK(!ckr__os_paged(f) || pages_of(fd, N) < 64);
+    memset(to, 0, N - FROM);           /* misplaced: as any other                       */
+    CHECK(ckr__os_read(NULL, f, FROM + 1, to, N - FROM - 1) == 0 &&
+          !memcmp(to, v + FROM + 1, N - FROM - 1));
+    ckr__os_once(pool, false);
+    ckr__os_close(NULL, f);
+    ckr__os_pool_free(pool);
+    close(fd);
     free(v);
     remove(path);
 }
@@ -880,6 +948,7 @@ int main(int argc, char **argv)
     RUN(directory_changed);
     RUN(descriptors_are_few);
     RUN(holes);
+    RUN(past_memory);
 #if defined(__linux__)
     RUN(opens);
 #endif
