@@ -654,7 +654,8 @@ typedef struct ckr_io {        /* positional, 64-bit; 0 on success, else an errn
 typedef struct ckr_parallel {
     void (*for_fn)(void *user, uint32_t n_threads, uint32_t n_tasks,
                    void (*task_fn)(void *arg, uint32_t i), void *arg);
-    uint32_t n_threads;        /* 0: one per online CPU; 1: never start a thread     */
+    uint32_t n_threads;        /* 0: one per online CPU, 32 at least for what lies on a network;
+                                  1: never start a thread                            */
     void *user;
 } ckr_parallel;
 
@@ -1706,6 +1707,7 @@ CKR_API void       ckr_run_end(ckr_run *run);
 #  include <time.h>
 #  if defined(__linux__)
 #    include <sys/syscall.h>
+#    include <sys/vfs.h>
 #  endif
 #  ifndef CKPTRESUME_NO_THREADS
 #    include <pthread.h>
@@ -2803,6 +2805,7 @@ typedef struct ckr__ctx {
     ckr__file  *files;
     uint32_t    n_files, cap_files, n_parked;
     void       *os_pool;       /* of the default hooks                                  */
+    bool        away;          /* its files are on a network                            */
     const char *home;          /* relative paths are from here; NULL: from where the program is */
     ckr__slice *slices;        /* those that were opened                               */
     uint64_t    n_slices, cap_slices;
@@ -4947,10 +4950,36 @@ static void ckr__os_for(CKR__USER, uint32_t n_threads, uint32_t n_tasks,
     for (uint32_t i = 0; i < n_tasks; i++) task_fn(arg, i);
 }
 
-static uint32_t ckr__os_cpus(void)
+/* Of a network, which answers late, and many requests at once? By a file system's number. */
+static bool ckr__far_kind(uint32_t kind)
+{
+    static const uint32_t far_away[] = {
+        0x6969 /* NFS */, 0x517b /* SMB */, 0xff534d42 /* CIFS */, 0xfe534d42 /* SMB2 */,
+        0x0bd00bd0 /* Lustre */, 0x47504653 /* GPFS */, 0x00c36400 /* Ceph */,
+        0x19830326 /* BeeGFS */, 0x5346414f /* AFS */, 0x01021997 /* 9P */, 0x65735546 /* FUSE */
+    };
+    for (size_t i = 0; i < sizeof far_away / sizeof *far_away; i++)
+        if (far_away[i] == kind) return true;
+    return false;
+}
+
+static bool ckr__os_far(const char *path)
+{
+#if defined(__linux__)
+    struct statfs st;
+    return statfs(path, &st) == 0 && ckr__far_kind((uint32_t)st.f_type);
+#else
+    (void)path;
+    return ckr__far_kind(0);
+#endif
+}
+
+/* How many read and write at a time where nobody says: far away they wait more than they work. */
+static uint32_t ckr__os_streams(bool away)
 {
 #if defined(CKPTRESUME_NO_THREADS)
     const int64_t n = 1;
+    away = false;
 #elif defined(_WIN32)
     SYSTEM_INFO info;
     GetSystemInfo(&info);
@@ -4958,7 +4987,7 @@ static uint32_t ckr__os_cpus(void)
 #else
     const int64_t n = sysconf(_SC_NPROCESSORS_ONLN);
 #endif
-    return n < 1 ? 1 : n > 64 ? 64 : (uint32_t)n;
+    return away && n < 32 ? 32 : n < 1 ? 1 : n > 64 ? 64 : (uint32_t)n;
 }
 
 #if defined(_MSC_VER) && !defined(__clang__)
@@ -5054,7 +5083,7 @@ static ckr_result ckr__ctx_init(ckr__ctx *c, const ckr_env *env, const ckr_limit
         return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "env.io",
                          "open_fn is set, so read_fn, close_fn, stat_fn and list_fn must be");
     if (!c->env.parallel.for_fn) c->env.parallel.for_fn = ckr__os_for;
-    if (!c->env.parallel.n_threads) c->env.parallel.n_threads = ckr__os_cpus();
+    if (!c->env.parallel.n_threads) c->env.parallel.n_threads = ckr__os_streams(false);
     if (!c->limits.max_metadata_bytes) c->limits.max_metadata_bytes = (uint64_t)1 << 30;
     if (!c->limits.max_json_bytes) c->limits.max_json_bytes = 100000000;
     if (!c->limits.max_arena_bytes) c->limits.max_arena_bytes = (uint64_t)4 << 30;
@@ -29906,6 +29935,12 @@ static size_t ckr__misplaced(const uint8_t *p, uint64_t at)
 
 /* >>run.far ---------------------------------------------------------------- */
 
+/* May a call take long, and many go at once? A caller's own hooks may go to a network. */
+static bool ckr__far_away(const ckr__ctx *c)
+{
+    return c->away || c->env.io.read_fn != ckr__os_read;
+}
+
 /* Storage that is far away: a call costs as much as CKR__FAR_CALL bytes, and many are answered at
    once. So its files are read in blocks, by the lane that needs one first; others that need some of
    it meanwhile wait, or take it where it is. A block is read where that costs less than to read
@@ -30370,7 +30405,7 @@ static bool ckr__run_direct(const ckr__op *op, const uint8_t *dst, uint64_t byte
 static bool ckr__run_read(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst,
                           uint64_t n)
 {
-    const bool sum = w->sums && !op->no_sum, own = w->src->env.io.read_fn == ckr__os_read;
+    const bool sum = w->sums && !op->no_sum, own = !ckr__far_away(w->src);
     const bool paged = own && n >= CKR__PAST && ckr__os_paged(w->src->files[op->pa->file].handle);
     const size_t off = own ? ckr__misplaced_of(dst, a, paged ? CKR__PAGE : CKR__LINE) : 0;
     w->bytes_read += n;
@@ -30593,10 +30628,7 @@ static bool ckr__run_look(ckr__lane *w, const ckr__pending *r)
    lies between them. */
 static bool ckr__runs_near(ckr__lane *w, uint32_t i, uint32_t end)
 {
-    /* a call of the caller's own may go to a network */
-    const uint64_t gap = w->away                                      ? CKR__FAR_CALL / 2
-                         : w->src->env.io.read_fn == ckr__os_read ? 8 * CKR__NEAR
-                                                                  : 32 * CKR__NEAR;
+    const uint64_t gap = w->away ? CKR__FAR_CALL / 2 : (ckr__far_away(w->src) ? 32 : 8) * CKR__NEAR;
     uint32_t next = i;         /* behind the neighbours                                  */
     bool ok = true;
     for (; i < end && ok; i++) {
@@ -31027,13 +31059,10 @@ static uint64_t ckr__far_counts(const ckr__ctx *src)
     return n <= most ? n * sizeof(ckr__far_need) : 0;
 }
 
-/* How many blocks of far storage such lanes have together; 0: none. A caller's hooks may go to a
-   network. */
+/* How many blocks of far storage such lanes have together; 0: none. */
 static uint32_t ckr__far_blocks(const ckr__ctx *c, const ckr__ctx *src)
 {
-    return c->env.io.read_fn != ckr__os_read && ckr__far_counts(src)
-               ? 2 * c->env.parallel.n_threads
-               : 0;
+    return ckr__far_away(src) && ckr__far_counts(src) ? 2 * c->env.parallel.n_threads : 0;
 }
 
 /* The lanes share n blocks. */
@@ -36001,18 +36030,26 @@ static ckr_result ckr__win_late(ckr__write *w, uint32_t lane, uint64_t file)
     return r;
 }
 
+/* Makes an open file durable; one of a long call leaves the memory. */
+static int32_t ckr__file_sync(const ckr__ctx *c, void *file)
+{
+    const ckr_io *io = &c->env.io;
+    const int32_t sys = io->sync_fn(io->user, file);
+    if (!sys && c->total >= CKR__MUCH && io->open_fn == ckr__os_open) ckr__os_settled(file);
+    return sys;
+}
+
 /* What is written when all windows are; shared files, and those of hooks, are made durable, too,
    while they are open. */
 static void ckr__late_lane(void *arg, uint32_t lane)
 {
     ckr__write *w = (ckr__write *)arg;
-    const ckr_io *io = &w->c->env.io;
     ckr_error *err = &w->crew.lanes[lane].err;
     for (uint64_t i = lane; i < w->n_batch && err->code == CKR_OK; i += w->crew.n) {
         const uint64_t file = w->first_file + i;
         if (ckr__win_late(w, lane, file) != CKR_OK) return;
         const int32_t sys = !w->verify && (w->shared || w->crew.away)
-                                ? io->sync_fn(io->user, w->handles[i])
+                                ? ckr__file_sync(w->c, w->handles[i])
                                 : 0;
         if (sys) ckr__fail_io(err, CKR_ITEM_IO_SYNC, w->files.list[file], sys);
     }
@@ -36250,8 +36287,7 @@ static ckr_result ckr__file_settle_in(const ckr__ctx *c, const char *path, const
     int32_t sys = io->open_fn(io->user, path, text != NULL, &h, &size);
     if (sys) return ckr__fail_io(err, text ? CKR_ITEM_IO_OPEN : CKR_ITEM_IO_SYNC, path, sys);
     if (text && text->size) sys = io->write_fn(io->user, h, 0, text->data, text->size);
-    if (!sys) sys = io->sync_fn(io->user, h);
-    if (!sys && c->total >= CKR__MUCH && io->open_fn == ckr__os_open) ckr__os_settled(h);
+    if (!sys) sys = ckr__file_sync(c, h);
     io->close_fn(io->user, h);
     if (!sys) return CKR_OK;
     return ckr__fail_io(err, text ? CKR_ITEM_IO_WRITE : CKR_ITEM_IO_SYNC, path, sys);
@@ -67402,6 +67438,9 @@ static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *
     path = ckr__path_in(c, path);
     k->path = path = path ? ckr__strdup(c, path) : NULL;       /* readers keep it            */
     if (!path) return c->err->code;
+    c->away = c->env.io.open_fn == ckr__os_open && ckr__os_far(path);
+    if (c->away && (!desc || !desc->env || !desc->env->parallel.n_threads))
+        c->env.parallel.n_threads = ckr__os_streams(true);
     ckr_result r = ckr__recognise(c, path, desc ? desc->dialect : NULL, &d, &k->dir);
     if (r == CKR_OK) r = ckr__side_load(c, k->dir, &k->side);
     if (r == CKR_OK) r = ckr__state_read(k, d, desc);

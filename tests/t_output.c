@@ -753,7 +753,7 @@ static void small_pieces(void)
 
 /* An archive over many windows, whose CRC is known with the last of them: through hooks it is
    written with that window, or apart by who ends last, and the files are as the default hooks
-   write them. */
+   write them; these, too, where the file system is a network's. */
 static void late_bytes(void)
 {
     const int64_t shape[2] = { 24, 1 << 18 };
@@ -777,17 +777,20 @@ static void late_bytes(void)
     env.io = ckr__default_io();
     env.parallel.n_threads = 8;
     d.env = &env;
-    for (int i = 0; i < 3; i++) {
-        if (i) env.io.read_fn = counting_read;
-        if (i) env.io.write_fn = counting_write;
+    for (int i = 0; i < 4; i++) {
+        if (i > 1) env.io.read_fn = counting_read;
+        if (i > 1) env.io.write_fn = counting_write;
         env.parallel.for_fn = i == 2 ? one_by_one : NULL;
         calls_of.writes = 0;
         if (!CHECK_OK(ckr_ckpt_open("build/busy", &d, &mid, &err), &err)) return;
+        CHECK(!mid->ctx.away);
+        if (i == 1) mid->ctx.away = true;      /* as on a network */
         if (!CHECK_OK(ckr_plan_create(mid, &t, 0, &p, &err), &err)) return;
+        CHECK((p->n_far > 0) == (i > 0));
         CHECK_OK(ckr_plan_write(p, i ? "build/busy3" : "build/busy2", NULL, &err), &err);
         const uint64_t n_wins = ckr_plan_info(p)->bytes_written / ckr_plan_info(p)->window_bytes;
-        /* a shorter one of each file, an index, a side file; two pieces apart, of the one whose last
-           window has its turn first */
+        /* a shorter one of each file, an index, a side file; two pieces apart, of the one whose
+           last window has its turn first */
         if (i == 2) CHECK(calls_of.writes <= n_wins + 6);
         if (i) CHECK(os_same_tree("build/busy2", "build/busy3"));
         ckr_plan_free(p);
@@ -799,6 +802,18 @@ static void late_bytes(void)
     remove_output();
     os_remove_tree("build/busy2");
     os_remove_tree("build/busy3");
+}
+
+/* What lies on a network is read by more threads than there are processors. */
+static void far_kinds(void)
+{
+    CHECK(ckr__far_kind(0x6969) && ckr__far_kind(0x0bd00bd0) && ckr__far_kind(0x65735546));
+    CHECK(!ckr__far_kind(0) && !ckr__far_kind(0xef53) && !ckr__far_kind(0x01021994));
+    CHECK(!ckr__os_far("build/none"));
+#if !defined(CKPTRESUME_NO_THREADS)
+    CHECK(ckr__os_streams(true) >= 32);
+#endif
+    CHECK(ckr__os_streams(false) >= 1 && ckr__os_streams(true) >= ckr__os_streams(false));
 }
 
 int main(int argc, char **argv)
@@ -824,6 +839,7 @@ int main(int argc, char **argv)
         RUN(progress);
         RUN(small_pieces);
         RUN(late_bytes);
+        RUN(far_kinds);
         remove_output();
         ckr_ckpt_close(ckpt);
     }

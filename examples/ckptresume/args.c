@@ -162,7 +162,7 @@ const option all_options[] = {
     { "color", "WHEN", KIND_WORD, GROUP_ALL, AT(color), VERB_ANY, "auto always never",
       "auto (default), always or never" },
     { "threads", "N", KIND_COUNT, GROUP_ALL, AT(threads), VERB_ANY, NULL,
-      "default: one per CPU; 32 where PATH is on a network" },
+      "default: one per CPU; 32 at least where PATH is on a network" },
     { "memory", "SIZE", KIND_BYTES, GROUP_ALL, AT(memory), VERB_ANY, NULL,
       "cap on buffers: 256M, 1M, 2G" },
     { "help", NULL, KIND_SWITCH, GROUP_ALL, AT(help), VERB_ANY, NULL, "help for a verb" },
@@ -688,8 +688,7 @@ int run(job *j, int argc, char **argv)
     j->out.color = color_of(j->o.color, stdout);
     j->out.verbose = j->note.verbose = j->o.verbose;
     j->note.color = color_of(j->o.color, stderr);
-    j->env.parallel.n_threads =
-        j->o.threads ? j->o.threads : threads_for(j->n_args ? j->args[0] : NULL);
+    j->env.parallel.n_threads = j->o.threads;
     j->env.progress_fn = progress_hook;
     j->env.log_fn = log_hook;
     j->env.user = j;

@@ -19,9 +19,6 @@
 #  include <sys/ioctl.h>
 #  include <sys/resource.h>
 #  include <unistd.h>
-#  if defined(__linux__)
-#    include <sys/vfs.h>
-#  endif
 #endif
 
 #if defined(_WIN32)
@@ -147,27 +144,6 @@ bool working_directory(char *path, size_t cap)
 #else
     return getcwd(path, cap) != NULL;
 #endif
-}
-
-/* How many read and write at a time where nobody says; 0: one per CPU. A file system that is far
-   away answers late, and many requests at once: they wait more than they work. */
-uint32_t threads_for(const char *path)
-{
-#if defined(__linux__)
-    static const uint32_t far_away[] = {
-        0x6969 /* NFS */, 0x517b /* SMB */, 0xff534d42 /* CIFS */, 0xfe534d42 /* SMB2 */,
-        0x0bd00bd0 /* Lustre */, 0x47504653 /* GPFS */, 0x00c36400 /* Ceph */,
-        0x19830326 /* BeeGFS */, 0x5346414f /* AFS */, 0x01021997 /* 9P */, 0x65735546 /* FUSE */
-    };
-    struct statfs st;
-    size_t i;
-    if (path && statfs(path, &st) == 0)
-        for (i = 0; i < sizeof far_away / sizeof *far_away; i++)
-            if ((uint32_t)st.f_type == far_away[i]) return 32;
-#else
-    (void)path;
-#endif
-    return 0;
 }
 
 /* A checkpoint of a few thousand ranks has more files than a process may have open where nobody

@@ -39,7 +39,6 @@ double now_seconds(void);
 bool is_terminal(FILE *f);
 size_t terminal_columns(FILE *f, size_t otherwise);
 bool is_absolute(const char *path);
-uint32_t threads_for(const char *path);
 void files_allow(void);
 bool working_directory(char *path, size_t cap);
 #if defined(_WIN32)
