@@ -30400,8 +30400,8 @@ static bool ckr__run_direct(const ckr__op *op, const uint8_t *dst, uint64_t byte
 /* In one call, or in parts: with a digest, each summed while it is in cache; misplaced, each read
    to a better place and moved while it is in cache. That place is a little further on in the run,
    where nothing has been read yet; only its last bytes, fewer than a line, are read to where they
-   go. What goes past the page cache does in one call. A caller's own I/O is spared all this, since it
-   may pay by the call. */
+   go. What goes past the page cache does in one call. Storage that is far away is spared all this,
+   since it pays by the call. */
 static bool ckr__run_read(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst,
                           uint64_t n)
 {
