@@ -3500,13 +3500,15 @@ static bool ckr__os_cold(int fd, uint64_t size)
 }
 
 /* Another descriptor of a file, which goes past the page cache, or -1: on a disk of this machine
-   alone, since others are slow to answer such calls. */
+   alone, since others are slow to answer such calls; and not where the system's page is larger, of
+   which the cache would write back bytes from before beside those that are changed in it. */
 static int ckr__os_beside(const ckr__os_file *f, int flags)
 {
     int past = -1;
 #if defined(CKR__O_DIRECT)
     struct stat st;
-    if (f->dev >> 8 & 0xfff) past = ckr__os_fd(f->path, flags | CKR__O_DIRECT);
+    if ((f->dev >> 8 & 0xfff) && sysconf(_SC_PAGESIZE) == (long)CKR__PAGE)
+        past = ckr__os_fd(f->path, flags | CKR__O_DIRECT);
     if (past >= 0 && (ckr__os_few(past, ckr__os_limit()) || fstat(past, &st) != 0 ||
                       st.st_dev != f->dev || st.st_ino != f->ino)) {
         close(past);
