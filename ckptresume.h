@@ -47294,14 +47294,15 @@ static ckr_result ckr__nt_index_file(ckr__nt *r, ckr__rankfile *f, ckr__nt_index
     return CKR_OK;
 }
 
-/* In about how many pieces a tensor of a parameter's state lies: `flat`, as ZeRO-1 cuts it. */
+/* In about how many pieces a tensor of a parameter's state lies: `flat`, as ZeRO-1 cuts it; else
+   one of each file of its stage. */
 static uint64_t ckr__nt_room(const ckr__nt *r, ckr__nt_param *p, bool flat)
 {
     const uint64_t files = r->f.n_files[CKR__NT_OPTIMIZER];
     int64_t begin, end;
-    if (!flat || p->room) return flat ? p->room : 0;
+    if (!flat || p->room) return flat ? p->room : files / r->of.pp;
     for (uint64_t i = 0; i < (p->sharded ? p->n_shards : 1); i++)
-        for (uint32_t d = 0; d < r->of.dp && p->room < files; d++) {
+        for (uint32_t d = 0; d < r->of.dp && p->room < 4 * files; d++) {
             const ckr__block *b = p->blocks[i];
             ckr__nt_zero_range(ckr__block_numel(b), r->of.dp, d, &begin, &end);
             p->room += ckr__flat_count(b, 0, NULL, begin, end);
