@@ -25757,7 +25757,9 @@ typedef struct ckr__out_cut {
                                           not                                            */
     int64_t           rows;            /* of a chunk, but for the last                    */
     const int64_t    *sections;        /* their sizes; NULL: one                          */
-    uint64_t         *at;              /* of each chunk: where its part lies              */
+    const ckr_node   *object;          /* its one chunk is this, and no tensor           */
+    uint64_t         *at;              /* of each chunk: where its part lies; of an object also
+                                          its size                                       */
     uint64_t          order;
     uint32_t          first, n, n_sections;            /* n: chunks                       */
     uint8_t           n_lead, axis;    /* axis: of the tensor                             */
@@ -25913,15 +25915,14 @@ static ckr_result ckr__out_buf(ckr__out *o, const char *path, ckr__buf *b)
     return ckr__out_text(o, path, copy, n);
 }
 
-/* One more archive in a file of several. */
-static ckr__out_file *ckr__out_part_add(ckr__ctx *c, ckr__out_file *f)
+/* An archive in a file of several. */
+static ckr__out_file *ckr__out_part_new(ckr__ctx *c)
 {
     ckr__out_file *p = CKR__NEW(c, ckr__out_file);
     if (!p) return NULL;
-    *CKR__PUSH(ckr__out_file *, c, f->parts, f->n_parts) = p;
     p->path = "archive";
     p->format = CKR_FORMAT_TORCH_ZIP;
-    return ckr__failed(c) ? NULL : p;
+    return p;
 }
 
 /* Where chunk k of a cut begins, and its size. */
@@ -26042,7 +26043,7 @@ static ckr_entry *ckr__entries_next(ckr__entries *w)
         if ((w->of && w->of == w->parts.f) || !ckr__walk_parts_next(&w->parts)) return NULL;
         w->i = 0;
         w->of = w->parts.part;
-        if (!w->of) return ckr__entry_of_cut(w, &w->parts);
+        if (!w->of && !w->parts.cut->object) return ckr__entry_of_cut(w, &w->parts);
     }
     return w->of->entries[w->i++];
 }
@@ -29579,7 +29580,7 @@ static bool ckr__index_chunks_next(ckr__index_chunk *y)
         ckr__cut_box(cut, k, y->start, y->count);
         y->path = y->of->files[cut->first + k / cut->n_sections]->path;
         y->at = cut->at[k];
-        y->size = ckr__cut_kind_of(x, y->count)->size;
+        y->size = cut->object ? cut->at[1] : ckr__cut_kind_of(x, y->count)->size;
         if (y->k == cut->n) y->cut = cut->next, y->k = 0;
     } else if (k < x->n_chunks) {
         const ckr__out_chunk *c = &x->chunks[k];
@@ -34167,13 +34168,12 @@ static ckr__ctx ckr__ctx_aside(const ckr__ctx *c)
 /* The part of a cut's chunk, with entry and bind. NULL sets the error. */
 static ckr__out_file *ckr__cut_part(ckr__ctx *c, const ckr__walk_parts *w)
 {
-    ckr__out_file *part = CKR__NEW(c, ckr__out_file);
+    ckr__out_file *part = ckr__out_part_new(c);
     ckr__entries x;
     const ckr_entry *e = ckr__entry_of_cut(&x, w);
     const ckr_piece *p = &x.bind.piece;
-    if (!part) return NULL;
-    part->path = "archive";
-    part->format = CKR_FORMAT_TORCH_ZIP;
+    if (part && w->cut->object) part->root = ckr__copy_tree(c, part, w->cut->object, NULL);
+    if (!part || w->cut->object) return part && part->root ? part : NULL;
     part->root = ckr__entry_new(c, part, e->name, e->dtype, e->n_dims, e->shape);
     if (!part->root) return NULL;
     ckr__binder to = { c, part->root->u.entry, x.bind.tensor, p->replica };
@@ -34288,6 +34288,14 @@ static ckr_result ckr__count_cut(ckr_plan *p, const ckr__walk_parts *w, uint64_t
     ckr__entries e;
     ckr__fill fill = CKR_ZERO;
     ckr__entry_of_cut(&e, w);
+    if (w->cut->object) {
+        ckr__ctx c = ckr__ctx_aside(&p->ctx);
+        ckr__out_file *part = ckr__cut_part(&c, w);
+        if (part) ckr__count_part(p, part, size, need);
+        w->cut->at[1] = *size;
+        ckr__arena_free(&c);
+        return p->ctx.err->code;
+    }
     ckr__cut_kind *kind = ckr__cut_kind_of(x, e.v[1]);
     if (!kind) {
         const uint64_t n_copies = p->facts.n_copies, bytes = p->facts.bytes_read;
@@ -36919,7 +36927,7 @@ static ckr_result ckr__sha_part(ckr__parts *x, ckr_sha256 *h, ckr__out_file *par
 }
 
 /* What the metadata of a distributed checkpoint is made of: of cuts the numbers alone. */
-static void ckr__sha_index(ckr_sha256 *h, const ckr__out_index *index)
+static void ckr__sha_index(ckr__parts *of, ckr_sha256 *h, const ckr__out_index *index)
 {
     for (uint64_t i = 0; i < index->n_items; i++) {
         const ckr__out_item *x = index->items[i];
@@ -36948,6 +36956,13 @@ static void ckr__sha_index(ckr_sha256 *h, const ckr__out_index *index)
             ckr__sha_words(h, (const uint64_t *)(const void *)k->sections,
                            k->sections ? k->n_sections : 0);
             ckr__sha_words(h, k->at, k->n);
+            if (!k->object) continue;
+            ckr__ctx c = ckr__ctx_aside(&of->c);
+            ckr__walk_parts one = CKR_ZERO;
+            one.cut = k;
+            ckr__out_file *part = ckr__cut_part(&c, &one);
+            if (part) ckr__sha_part(of, h, part);
+            ckr__arena_free(&c);
         }
     }
 }
@@ -36971,7 +36986,7 @@ static ckr_result ckr__plan_print(ckr__parts *x, uint64_t out[4])
         ckr__sha_str(&h, f->path);
         ckr__sha_words(&h, v, sizeof v / sizeof *v);
         if (img) ckr__sha_image(&h, img);
-        else if (f->index) ckr__sha_index(&h, f->index);
+        else if (f->index) ckr__sha_index(x, &h, f->index);
         for (uint64_t k = 0; !img && k < f->n_parts; k++)
             if (ckr__sha_part(x, &h, f->parts[k]) != CKR_OK) return c->err->code;
     }
@@ -42261,9 +42276,11 @@ static ckr__out_chunk *ckr__dcp_out_chunk(ckr__dcp_out *w, ckr__out_item *x, uin
 {
     ckr__out_chunk *k = CKR__PUSH(ckr__out_chunk, w->c, x->chunks, x->n_chunks);
     k->file = ckr__dcp_out_file(w, rank);
-    k->part = k->file ? ckr__out_part_add(w->c, k->file) : NULL;
-    if (k->part) k->part->order = w->index->n_parts++;
-    return k->part && !ckr__failed(w->c) ? k : NULL;
+    k->part = k->file ? ckr__out_part_new(w->c) : NULL;
+    if (!k->part) return NULL;
+    k->part->order = w->index->n_parts++;
+    *CKR__PUSH(ckr__out_file *, w->c, k->file->parts, k->file->n_parts) = k->part;
+    return ckr__failed(w->c) ? NULL : k;
 }
 
 /* The entry of one chunk; `start` and `count` are copied. NULL sets the error. */
@@ -42312,7 +42329,7 @@ static bool ckr__dcp_out_cut(ckr__dcp_out *w, ckr__out_item *x, ckr__out_cut *cu
             ckr__dcp_out_bound(w, x, cut, cut->first + k / n, start, count);
         }
     } else if ((own = CKR__DUP(w->c, ckr__out_cut, cut, 1)) != NULL) {
-        own->at = CKR__NEW_N(w->c, uint64_t, own->n);
+        own->at = CKR__NEW_N(w->c, uint64_t, own->n + (uint64_t)(own->object != NULL));
         own->order = w->index->n_parts++;
         *(x->last ? &x->last->next : &x->cut) = own;
         x->last = own;
@@ -42357,18 +42374,25 @@ static ckr_result ckr__dcp_out_tensor(ckr__dcp_out *w, const char *fqn, const ck
     return ckr__dcp_out_cut(w, x, &cut) ? CKR_OK : ckr__oom(w->c);
 }
 
-/* An object; its tensors are copied with it. */
+/* An object, which stays; its tensors are copied with it. */
 static ckr_result ckr__dcp_out_object(ckr__dcp_out *w, const char *fqn, const ckr__dcp_part *path,
                                       uint32_t n_path, const ckr_node *node)
 {
-    const uint32_t rank = ckr__dcp_lightest(w, 1200);
     ckr__out_item *x = ckr__dcp_out_item(w, fqn, path, n_path, CKR_DTYPE_NONE, 0, NULL);
-    ckr__out_chunk *k = x ? ckr__dcp_out_chunk(w, x, rank) : NULL;
-    if (!k) return ckr__oom(w->c);
-    x->bytes = true;
-    k->part->root = ckr__copy_tree(w->c, k->part, node, NULL);
-    if (!k->part->root) ckr__nomem(w->c);
-    return w->c->err->code;
+    ckr__ctx aside = ckr__ctx_aside(w->c);
+    ckr__out_file with = CKR_ZERO;
+    ckr__out_cut cut = CKR_ZERO;
+    ckr__out_chunk *k;
+    cut.first = ckr__dcp_lightest(w, 1200);
+    cut.object = node;
+    cut.n = cut.n_sections = 1;
+    const bool plain = x && ckr__copy_tree(&aside, &with, node, NULL) && !with.n_entries;
+    ckr__arena_free(&aside);
+    if (x) x->bytes = true;
+    if (plain) ckr__dcp_out_cut(w, x, &cut);
+    else if (x && (k = ckr__dcp_out_chunk(w, x, cut.first)) != NULL)
+        k->part->root = ckr__copy_tree(w->c, k->part, node, NULL);
+    return !x || ckr__failed(w->c) ? ckr__oom(w->c) : CKR_OK;
 }
 
 static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
@@ -61436,6 +61460,7 @@ typedef struct ckr__mg_item {
     bool            shifted;   /* the writer's defect moved it                            */
     double          step;      /* updates of it, NaN: not known                          */
     const ckr_node **extra;    /* of CKR__MG_EXTRA, by tensor parallel rank              */
+    const ckr_view *part;      /* dtype and shape that each rank of torch_dist has of it  */
 } ckr__mg_item;
 
 typedef struct ckr__mg_optim { /* one optimizer of one rank's file                       */
@@ -62496,15 +62521,15 @@ static ckr__mg_buffer *ckr__mg_buffers(ckr__mg *r, const ckr__mg_file *f, uint64
                                        uint64_t *n_out)
 {
     const uint64_t n = f->n_members[which];
-    ckr__mg_buffer *all = CKR__NEW_N(r->c, ckr__mg_buffer, n), *b;
+    ckr__mg_buffer *all = NULL, *b;
     uint64_t k;
     *n_out = 0;
-    for (uint64_t i = 0; all && i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         ckr__mg_member *m = &f->members[which][i];
         for (b = NULL, k = *n_out; k-- > 0 && all[k].chunk == m->chunk;)
             if (all[k].dtype == m->view->dtype) b = &all[k];
         if (!b) {
-            b = &all[(*n_out)++];
+            b = CKR__PUSH_FEW(ckr__mg_buffer, r->c, all, *n_out);
             b->chunk = m->chunk;
             b->dtype = m->view->dtype;
             b->align = 64;
@@ -63531,16 +63556,18 @@ static void ckr__mg_place(const ckr__mg *r, ckr__mg_item *t)
 static void ckr__mg_dist_entry(ckr__mg *r, ckr__mg_file *f, uint32_t v, ckr__mg_item *t)
 {
     ckr__mg_entry *e = CKR__PUSH(ckr__mg_entry, r->c, f->entries, f->n_entries);
-    ckr_view *view;
     e->item = t;
     e->chunk = v;
-    if (t->kind != CKR__MG_PARAM) return;
-    e->view = view = CKR__NEW(r->c, ckr_view);
-    const ckr__block *b = ckr__mg_block(r, t, f->tp);
-    if (!view || !b) return;
-    view->n_dims = t->n_dims;
-    view->shape = b->shape;
-    view->dtype = t->dtype;
+    if (t->kind == CKR__MG_PARAM && !t->part) {
+        ckr_view *view = CKR__NEW(r->c, ckr_view);
+        const ckr__block *b = ckr__mg_block(r, t, f->tp);
+        if (!view || !b) return;
+        view->n_dims = t->n_dims;
+        view->shape = b->shape;
+        view->dtype = t->dtype;
+        t->part = view;
+    }
+    e->view = t->part;
 }
 
 /* A rank's entries: the items of its chunks. The tied head of the last stage stands before what
@@ -64438,6 +64465,7 @@ static void ckr__mg_items(ckr__mg_job *x)
         int64_t *shape = t ? CKR__DUP(x->c, int64_t, t->shape, t->n_dims) : NULL;
         if (!shape) return;
         if (was == x->mg->embedding) to->embedding = t;
+        t->part = NULL;
         ckr__mg_place(to, t);
         if (t->kind == CKR__MG_EXTRA) continue;
         if (t->split.vocab) shape[0] = x->padded;
@@ -64448,8 +64476,10 @@ static void ckr__mg_items(ckr__mg_job *x)
                             "take --tp 1");
             return;
         }
-        if (!ckr__block_split(x->c, &t->split, t->n_dims, t->shape, to->tp, 0, &uneven) &&
-            !ckr__failed(x->c) && uneven != said)
+        ckr__ctx aside = ckr__ctx_aside(x->c);
+        ckr__block_split(&aside, &t->split, t->n_dims, t->shape, to->tp, 0, &uneven);
+        ckr__arena_free(&aside);
+        if (uneven && !ckr__failed(x->c) && uneven != said)
             ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, to->tp,
                             ckr__printf(x->c, "%lld elements of axis %d cannot be cut in equal "
                                         "parts", (long long)uneven, (int)t->split.axis),
@@ -65350,27 +65380,23 @@ static void ckr__mg_dist_put(ckr__mg_job *x, const ckr__mg_item *t, const char *
 }
 
 /* A parameter or buffer, and its master and moments, each under its key. */
-static void ckr__mg_dist_item_out(ckr__mg_job *x, const ckr__mg_item *t)
+static void ckr__mg_dist_item_out(ckr__mg_job *x, ckr__ctx *names, const ckr__mg_item *t)
 {
     const ckr__held *own = ckr__held_slot(t->slots, "param"), *from, *s;
     const bool master = ckr__held_slot(t->slots, "master") != NULL;
-    ckr__ctx names = ckr__ctx_aside(x->c);
     ckr__mg_place_of at;
     ckr_dtype as;
     if (!own) ckr__mg_bad(&x->to, x->mg->dir, t->name, "its elements");
-    if (own && ckr__mg_stored(&names, x, t->name, &at)) {
-        as = ckr__held_cast(own, t->kind == CKR__MG_PARAM ? x->t->dtype : CKR_DTYPE_NONE, &from);
-        ckr__mg_dist_put(x, t, at.key, &at, from, as, own, false);
-        s = x->optimizer && t->group != CKR__MG_NONE ? t->slots : NULL;
-        for (; s && !ckr__failed(x->c); s = s->next) {
-            const char *slot = s->tensor->slot;
-            if (s->alone || (s == own && (!x->to.zero || master))) continue;
-            if (s == own || !strcmp(slot, "master")) slot = x->to.zero ? "param" : "fp32_param";
-            ckr__mg_dist_put(x, t, ckr__printf(&names, "optimizer.state.%s.%s", slot, at.key), &at,
-                             s, s->tensor->dtype, s, s == own);
-        }
+    if (!own || !ckr__mg_stored(names, x, t->name, &at)) return;
+    as = ckr__held_cast(own, t->kind == CKR__MG_PARAM ? x->t->dtype : CKR_DTYPE_NONE, &from);
+    ckr__mg_dist_put(x, t, at.key, &at, from, as, own, false);
+    for (s = t->slots; s && x->optimizer && t->group != CKR__MG_NONE; s = s->next) {
+        const char *slot = s->tensor->slot;
+        if (s->alone || (s == own && (!x->to.zero || master))) continue;
+        if (s == own || !strcmp(slot, "master")) slot = x->to.zero ? "param" : "fp32_param";
+        ckr__mg_dist_put(x, t, ckr__printf(names, "optimizer.state.%s.%s", slot, at.key), &at, s,
+                         s->tensor->dtype, s, s == own);
     }
-    ckr__arena_free(&names);
 }
 
 static void ckr__mg_dist_object_out(ckr__mg_job *x, const char *fqn, const ckr_node *n)
@@ -65380,13 +65406,13 @@ static void ckr__mg_dist_object_out(ckr__mg_job *x, const char *fqn, const ckr_n
     if (fqn && list) ckr__dcp_out_object(&x->w, fqn, NULL, 0, list);
 }
 
-static void ckr__mg_dist_extra_out(ckr__mg_job *x, const ckr__mg_item *t)
+static void ckr__mg_dist_extra_out(ckr__mg_job *x, ckr__ctx *names, const ckr__mg_item *t)
 {
     const ckr_node *n = t->extra ? t->extra[0] : NULL;
     ckr__mg_place_of at;
     ckr__rankfile f = CKR_ZERO;
     if (!ckr__path_ends(t->name, "._extra_state") || ckr__starts(t->name, "output_layer.") ||
-        !ckr__mg_stored(x->c, x, t->name, &at))
+        !ckr__mg_stored(names, x, t->name, &at))
         return;
     f.name = at.key;
     f.n_name = strlen(at.key);
@@ -65423,8 +65449,7 @@ static void ckr__mg_dist_random_out(ckr__mg_job *x)
 /* common.pt: the first rank's values that are no shards of anything. */
 static void ckr__mg_common_file(ckr__mg_job *x)
 {
-    ckr__ctx *c = x->c;
-    ckr__mg_file *k = ckr__mg_file_new(&x->to, 0, 0, 0);
+    ckr__ctx *c = x->c, own = ckr__ctx_aside(c);
     ckr_node *d = ckr__make(c, CKR_NODE_DICT), *no = ckr__make_bool(c, false);
     if (x->to.zero) {
         ckr__node_set(c, d, "distrib_optim_sharding_type", ckr__make_str(c, "fully_reshardable"));
@@ -65432,12 +65457,15 @@ static void ckr__mg_common_file(ckr__mg_job *x)
     }
     ckr__node_set(c, d, "singleton_local_shards", no);
     ckr__node_set(c, d, "chained_optim_avoid_prefix", ckr__make_bool(c, true));
-    if (!k) return;
-    for (uint64_t i = 0; i < x->to.n_items; i++)
-        CKR__PUSH(ckr__mg_entry, c, k->entries, k->n_entries)->item = x->to.items[i];
-    for (uint64_t i = 0; i < k->n_optims; i++) ckr__mg_members(&x->to, k, i);
-    ckr__mg_root_file(x, k, ckr__printf(c, "%s/common.pt", x->step));
-    if (k->out) ckr__node_set(c, k->out->root, "content_metadata", d);
+    x->to.c = &own;            /* a list of all parameters, for its groups alone             */
+    ckr__mg_file *k = ckr__mg_file_new(&x->to, 0, 0, 0);
+    for (uint64_t i = 0; k && i < x->to.n_items; i++)
+        CKR__PUSH(ckr__mg_entry, &own, k->entries, k->n_entries)->item = x->to.items[i];
+    for (uint64_t i = 0; k && i < k->n_optims; i++) ckr__mg_members(&x->to, k, i);
+    x->to.c = c;
+    if (k) ckr__mg_root_file(x, k, ckr__printf(c, "%s/common.pt", x->step));
+    if (k && k->out) ckr__node_set(c, k->out->root, "content_metadata", d);
+    ckr__arena_free(&own);
 }
 
 /* Layers have numbers in their names (`numbered`) where they differ from each other. */
@@ -65455,9 +65483,13 @@ static void ckr__mg_dist_emit(ckr__mg_job *x)
                       ckr__printf(x->c, "%s/", x->step));
     if (ckr__failed(x->c)) return;
     ckr__mg_common_file(x);
-    for (uint64_t i = 0; i < x->to.n_items && !ckr__failed(x->c); i++)
-        if (x->to.items[i]->kind == CKR__MG_EXTRA) ckr__mg_dist_extra_out(x, x->to.items[i]);
-        else ckr__mg_dist_item_out(x, x->to.items[i]);
+    for (uint64_t i = 0; i < x->to.n_items && !ckr__failed(x->c); i++) {
+        ckr__ctx names = ckr__ctx_aside(x->c);
+        const ckr__mg_item *t = x->to.items[i];
+        if (t->kind == CKR__MG_EXTRA) ckr__mg_dist_extra_out(x, &names, t);
+        else ckr__mg_dist_item_out(x, &names, t);
+        ckr__arena_free(&names);
+    }
     if (!(x->t->without & CKR_RNG)) ckr__mg_dist_random_out(x);
     ckr__map_free(&x->keys);
     if (ckr__failed(x->c)) return;

@@ -604,8 +604,8 @@ static void nanotron_masters(void)
     memio_remove(&disk, "w/nt");
 }
 
-/* Very many layers as torch_dist: of slices that were not looked at when it was opened, one that is
-   another fails when it is read. */
+/* Very many layers as torch_dist: what a chunk costs in memory when it is planned; of slices that
+   were not looked at when it was opened, one that is another fails when it is read. */
 static void many(void)
 {
     enum { LAYERS = 760, CHUNKS = 22 * LAYERS };
@@ -649,6 +649,8 @@ static void many(void)
     CHECK(assumed > CHUNKS * 9 / 10 && q);
     t.topology.tp = 2;
     if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
+        const int used = (int)(ckr__arena_used(&p->ctx) * 2 / CHUNKS);
+        t_check(used < 500, __FILE__, __LINE__, "%d bytes a chunk", used);
         CHECK_OK(ckr_plan_write(p, "w/half", NULL, &e), &e);
     }
     ckr_plan_free(p);
