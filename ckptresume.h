@@ -2827,8 +2827,10 @@ typedef struct ckr__ctx {
     uint64_t    spill[40];     /* an element of no list: see CKR__PUSH                     */
 } ckr__ctx;
 
-/* Page faults cost more than parsing: large blocks ask for huge pages where the system has them. */
+/* Page faults cost more than parsing: large blocks ask for huge pages where the system has them;
+   not to begin with one, since what lies in front would stay with the heap. */
 #define CKR__HUGE ((size_t)1 << 21)
+#define CKR__PAGE ((size_t)4096)       /* what disks take at a time, too, and where          */
 
 static void *ckr__default_alloc(void *user, size_t size, size_t align)
 {
@@ -2837,15 +2839,13 @@ static void *ckr__default_alloc(void *user, size_t size, size_t align)
 #ifdef CKPTRESUME_MALLOC
     return CKPTRESUME_MALLOC(size);
 #else
+    void *p = malloc(size);
 #  if defined(__linux__) && defined(MADV_HUGEPAGE)
-    if (size >= CKR__HUGE) {
-        void *p;
-        if (posix_memalign(&p, CKR__HUGE, size) != 0) return NULL;
-        madvise(p, size & ~(CKR__HUGE - 1), MADV_HUGEPAGE);      /* a wish: its failure is none */
-        return p;
-    }
+    const uintptr_t at = ((uintptr_t)p + CKR__PAGE - 1) & ~(CKR__PAGE - 1);
+    if (p && size >= CKR__HUGE)            /* a wish: its failure is none                 */
+        madvise((void *)at, (size - CKR__PAGE) & ~(CKR__PAGE - 1), MADV_HUGEPAGE);
 #  endif
-    return malloc(size);
+    return p;
 #endif
 }
 
@@ -3342,7 +3342,6 @@ static void **ckr__sorted(ckr__ctx *c, const void *items, size_t n, size_t size,
 /* The default hooks (POSIX, Win32) and the few calls the rest uses. Files are read, never mapped,
    so that one which changes underneath is an error at most. */
 
-#define CKR__PAGE ((size_t)4096)       /* what disks take at a time, and where */
 #define CKR__PAST ((size_t)1 << 19)    /* bytes that go past the page cache, at least */
 
 /* What every hook gets first, and ours do not need. */
