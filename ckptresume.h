@@ -9444,7 +9444,7 @@ typedef struct ckr__member {
 #define CKR__HEAD_NAME 0x3fffffu
 typedef struct ckr__head {
     uint32_t    place;         /* of the payload, in units of CKR__ZIP_ALIGN           */
-    unsigned    n : 10, name : 22;     /* length of the header; of the member's name, CRC-32 */
+    unsigned    n : 10, name : 22;     /* length of the header; hash of the member's name  */
 } ckr__head;
 
 typedef struct ckr__zip {
@@ -9766,7 +9766,7 @@ static ckr_result ckr__zip_locals(ckr__zip *z, ckr__member **m, uint8_t *buf, ck
             m[i]->offset = at;
             x->place = (uint32_t)(at / CKR__ZIP_ALIGN);
             x->n = (at - h) & CKR__HEAD_MOST;
-            x->name = ckr__crc32(0, m[i]->name, m[i]->name_len) & CKR__HEAD_NAME;
+            x->name = ckr__hash_keyed(0, m[i]->name, m[i]->name_len, 0) & CKR__HEAD_NAME;
             z->n_heads += m[i]->size > 0;
             continue;
         }
@@ -9832,7 +9832,7 @@ static bool ckr__head_good(const ckr__head *h, const uint8_t *b)
 {
     const uint32_t n = ckr__load_u16(b + 26);
     return ckr__load_u32(b) == 0x04034b50 && 30 + n + ckr__load_u16(b + 28) == h->n &&
-           (ckr__crc32(0, b + 30, n) & CKR__HEAD_NAME) == h->name;
+           (ckr__hash_keyed(0, b + 30, n, 0) & CKR__HEAD_NAME) == h->name;
 }
 
 /* Does the payload that has a byte begin where it was taken to? False sets *err, as opening the
@@ -11040,8 +11040,6 @@ typedef struct ckr__doc {      /* a file that was read                          
     ckr_node     *root;
     ckr__storage *storages;    /* of legacy streams, in order of first appearance      */
     uint64_t      n_storages;
-    ckr__member  *members;     /* of a zip archive                                     */
-    uint64_t      n_members;
 } ckr__doc;
 
 typedef struct ckr__source {   /* where a stream lies                                  */
@@ -13068,8 +13066,6 @@ static ckr_result ckr__torch_archive(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
     if (r == CKR_OK) r = ckr__torch_own(&t);
     if (r == CKR_OK) r = ckr__twin_load(c, &t);
     doc->format = CKR_FORMAT_TORCH_ZIP;
-    doc->members = z->members;
-    doc->n_members = z->n;
     if (r == CKR_OK && !z->base) {
         c->files[z->file].root = ckr__strndup(c, z->members[0].name, root ? root - 1 : 0);
         if (!c->files[z->file].root) return c->err->code;
@@ -13448,8 +13444,6 @@ static ckr_result ckr__npy_load(ckr__ctx *c, uint32_t file, uint64_t offset, uin
 static ckr_result ckr__npz_load(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
 {
     doc->format = CKR_FORMAT_NPZ;
-    doc->members = z->members;
-    doc->n_members = z->n;
     doc->root = ckr__make(c, CKR_NODE_DICT);
     if (!doc->root) return c->err->code;
     for (uint64_t i = 0; i < z->n; i++) {
@@ -47651,6 +47645,7 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
     ckr__rankfile **f = r->f.files[CKR__NT_OPTIMIZER];
     ckr__nt_steps steps = { NULL, NULL, ckr__nan(), ckr__nan() };
     ckr__twins twins = CKR_ZERO;
+    ckr__nt_index of[CKR__TWINS];      /* of the twins' trees */
     uint64_t next = 0;
     if (!n)                    /* serialize/optimizer.py: load_optimizer                  */
         ckr__say(r->c, "CKR_W_NANOTRON_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
@@ -47660,18 +47655,21 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
                  "in the coming run's configuration");
     for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++) {
         const uint64_t had = r->s->n_tensors + r->s->n_leftovers + r->n_pointed;
+        const uint32_t slot = twins.next;
         ckr__nt_index x = CKR_ZERO;
         ckr__lone apart;
-        if (ckr__twins_load(&r->f, f[i], &twins, &apart) == CKR_OK &&
-            ckr__nt_index_file(r, f[i], &x) == CKR_OK) {
+        const bool ok = ckr__twins_load(&r->f, f[i], &twins, &apart) == CKR_OK;
+        if (twins.hit) x = of[twins.hit - twins.had];
+        if (ok && (twins.hit || ckr__nt_index_file(r, f[i], &x) == CKR_OK)) {
             ckr__nt_order(f[i], &x, &next);
             ckr__nt_same_step(r, f[i], &x, &steps);
-            if (!ckr__failed(r->c) && ckr__nt_groups(r, f[i], &x) == CKR_OK)
+            if (!ckr__failed(r->c) && (twins.hit || ckr__nt_groups(r, f[i], &x) == CKR_OK))
                 ckr__nt_states(r, f[i], &x);
         }
         ckr__twins_settle(&r->f, f[i], &twins, &apart,
                           had != r->s->n_tensors + r->s->n_leftovers + r->n_pointed,
                           "state gradient_accumulator");
+        if (slot != twins.next) of[slot % CKR__TWINS] = x;
     }
     for (uint32_t i = 0; i < CKR__TWINS; i++) ckr__arena_drop(r->c, twins.had[i].chunks);
     if (!ckr__failed(r->c)) ckr__nt_steps_end(r, &steps);
