@@ -35586,6 +35586,8 @@ typedef struct ckr__write {
                                                     together than lie behind each other  */
     ckr__buf        *crcs;     /* takes those of what is in the windows, or NULL         */
     ckr__place       begin, end;                 /* what is written: all, or a step     */
+    ckr__lock        turn;     /* of who looks what of the windows is done              */
+    bool             turns;    /* there is one                                          */
     bool             shared;   /* with other processes: late bytes of a step alone       */
     bool             held;     /* the batch's file is ready, and stays so                */
     bool             verify;   /* nothing is written: what is there is read              */
@@ -35697,21 +35699,19 @@ static ckr__image *ckr__part_find(const ckr__out_file *f, uint64_t byte, uint64_
     return img->n_parts ? img->parts[i] : img;
 }
 
-/* Does a window hold a late segment? *from: where what that tells of begins. */
-static bool ckr__late_in(const ckr__out_file *f, const ckr__seg *s, const ckr__win *win,
-                         uint64_t *from)
+/* Where what a late segment tells of begins. */
+static uint64_t ckr__late_from(const ckr__out_file *f, const ckr__seg *s)
 {
-    if (s->offset < win->begin || s->offset + s->size > win->end) return false;
-    if (s->entry) *from = s->entry->offset;
-    else ckr__part_find(f, s->offset, from);
-    return true;
+    uint64_t from = 0;
+    if (s->entry) from = s->entry->offset;
+    else ckr__part_find(f, s->offset, &from);
+    return from;
 }
 
-/* And all that it tells of? Then it is written with it. */
+/* Does a window hold a late segment, and all that it tells of? */
 static bool ckr__late_within(const ckr__out_file *f, const ckr__seg *s, const ckr__win *win)
 {
-    uint64_t from;
-    return ckr__late_in(f, s, win, &from) && from >= win->begin;
+    return s->offset + s->size <= win->end && ckr__late_from(f, s) >= win->begin;
 }
 
 static void ckr__late_fill(const ckr__out_file *f, const ckr__seg *s, uint8_t *dst)
@@ -35744,22 +35744,39 @@ static void ckr__win_join(ckr__write *w, uint64_t from, uint64_t to)
     }
 }
 
-/* Are the CRCs there of all that a window's late bytes tell of? The lock of far storage is entered,
-   and one lane alone hears of it. */
-static bool ckr__win_known(ckr__write *w, ckr__win *win)
+/* The bytes [*lo, *hi) of a file between w->begin and w->end. */
+static void ckr__write_range(const ckr__write *w, uint64_t file, uint64_t *lo, uint64_t *hi)
+{
+    *lo = file == w->begin.file ? w->begin.at : 0;
+    *hi = file == w->end.file ? w->end.at : w->plan->out.files[file]->size;
+}
+
+/* The next late segment from *i on that ends in a window and tells of what is run now alone. */
+static const ckr__seg *ckr__late_next(const ckr__write *w, const ckr__win *win, uint64_t *i)
 {
     const ckr__out_file *f = w->plan->out.files[win->file];
-    const ckr__image *img = (const ckr__image *)f->image;
-    const ckr__win *first = win;
-    uint64_t i = ckr__seg_find(img, win->begin), from;
+    ckr__win all = CKR_ZERO;
     ckr__win_seg x;
+    ckr__write_range(w, win->file, &all.begin, &all.end);
+    while (ckr__win_next((const ckr__image *)f->image, win, i, &x))
+        if (x.s->late && x.e == x.s->offset + x.s->size && ckr__late_within(f, x.s, &all))
+            return x.s;
+    return NULL;
+}
+
+/* Are the CRCs there of all that a window's late bytes tell of; `apart`: and the windows that hold
+   it? One lane alone hears of it. */
+static bool ckr__win_known(ckr__write *w, ckr__win *win, bool apart)
+{
+    const ckr__out_file *f = w->plan->out.files[win->file];
+    const ckr__win *first = win;
+    const ckr__seg *s;
+    uint64_t i = ckr__seg_find((const ckr__image *)f->image, win->begin);
     bool known = !win->told;
-    while (known && ckr__win_next(img, win, &i, &x)) {
-        if (!x.s->late || !ckr__late_in(f, x.s, win, &from)) continue;
-        while (first->begin > from && first > w->wins && first[-1].file == win->file &&
-               first[-1].summed)
-            first--;
-        known = first->begin <= from;
+    while (known && (s = ckr__late_next(w, win, &i)) != NULL) {
+        const uint64_t from = ckr__late_from(f, s);
+        while (first->begin > from && (apart ? first[-1].written : first[-1].summed)) first--;
+        known = first->begin <= from && (apart || s->offset >= win->begin);
     }
     if (known && first < win)
         ckr__win_join(w, (uint64_t)(first - w->wins), (uint64_t)(win - w->wins) + 1);
@@ -35777,18 +35794,38 @@ static ckr_result ckr__late_write(ckr__write *w, uint64_t file, const ckr__seg *
     return sys ? ckr__fail_io(err, CKR_ITEM_IO_WRITE, w->files.list[file], sys) : CKR_OK;
 }
 
-/* Late bytes that tell of windows before theirs: into the window, or apart, without `buf`. */
+/* Are they there? By a piece of memory at a time. */
+static ckr_result ckr__late_look(ckr__write *w, uint32_t lane, uint64_t file, const ckr__seg *s)
+{
+    const ckr_io *io = &w->c->env.io;
+    ckr__late_fill(w->plan->out.files[file], s, (uint8_t *)(uintptr_t)s->bytes);
+    for (uint64_t at = 0, n; at < s->size; at += n) {
+        n = ckr__min_u64(s->size - at, w->plan->facts.window_bytes);
+        const int32_t sys = io->read_fn(io->user, w->handles[file - w->first_file], s->offset + at,
+                                        w->buffers[lane], (size_t)n);
+        if (sys)
+            return ckr__fail_io(&w->crew.lanes[lane].err, CKR_ITEM_IO_READ, w->files.list[file],
+                                sys);
+        if (memcmp(w->buffers[lane], s->bytes + at, (size_t)n) != 0) ckr__flag_set(&w->other);
+    }
+    return CKR_OK;
+}
+
+/* Late bytes, into the window that is in `buf`, or apart (NULL); where they were written already,
+   whether they are these. */
 static void ckr__win_tell(ckr__write *w, uint32_t lane, const ckr__win *win, uint8_t *buf)
 {
     const ckr__out_file *f = w->plan->out.files[win->file];
-    const ckr__image *img = (const ckr__image *)f->image;
-    ckr_error *err = &w->crew.lanes[lane].err;
-    uint64_t i = ckr__seg_find(img, win->begin), from;
-    ckr__win_seg x;
-    while (err->code == CKR_OK && ckr__win_next(img, win, &i, &x)) {
-        if (!x.s->late || !ckr__late_in(f, x.s, win, &from) || from >= win->begin) continue;
-        if (buf) ckr__late_fill(f, x.s, buf + (x.a - win->begin));
-        else ckr__late_write(w, win->file, x.s, err);
+    const ckr__seg *s;
+    uint64_t i = ckr__seg_find((const ckr__image *)f->image, win->begin);
+    ckr_result r = CKR_OK;
+    while (r == CKR_OK && (s = ckr__late_next(w, win, &i)) != NULL) {
+        uint8_t *dst = buf ? buf + (s->offset - win->begin) : NULL;
+        uint8_t *late = w->verify ? (uint8_t *)(uintptr_t)s->bytes : dst;
+        if (buf) ckr__late_fill(f, s, late);
+        else if (w->verify) r = ckr__late_look(w, lane, win->file, s);
+        else r = ckr__late_write(w, win->file, s, &w->crew.lanes[lane].err);
+        if (buf && memcmp(dst, late, (size_t)s->size) != 0) ckr__flag_set(&w->other);
     }
 }
 
@@ -35798,15 +35835,15 @@ static void ckr__win_written(ckr__write *w, uint32_t lane, ckr__win *win)
 {
     const ckr__win *end = w->wins + w->n_wins;
     const uint32_t file = win->file;
-    CKR__ENTER(&w->crew.away->lock);
+    CKR__ENTER(&w->turn);
     win->written = true;
     for (; win < end && win->file == file && win->summed; win++) {
-        if (!win->written || !ckr__win_known(w, win)) continue;
-        CKR__LEAVE(&w->crew.away->lock);
+        if (!win->written || !ckr__win_known(w, win, true)) continue;
+        CKR__LEAVE(&w->turn);
         ckr__win_tell(w, lane, win, NULL);
-        CKR__ENTER(&w->crew.away->lock);
+        CKR__ENTER(&w->turn);
     }
-    CKR__LEAVE(&w->crew.away->lock);
+    CKR__LEAVE(&w->turn);
 }
 
 /* Digests and CRCs of what is in the buffer, and what they are written in there. */
@@ -35821,11 +35858,6 @@ static bool ckr__win_sums(ckr__write *w, uint32_t lane, ckr__win *win, uint8_t *
     while (ckr__win_next(img, win, &i, &x)) {
         const uint64_t at = x.a - x.s->offset, n = x.e - x.a;
         uint8_t *dst = buf + (x.a - win->begin);
-        if (x.s->late && ckr__late_within(f, x.s, win)) {
-            uint8_t *late = w->verify ? (uint8_t *)(uintptr_t)x.s->bytes : dst;
-            ckr__late_fill(f, x.s, late);
-            if (w->verify && memcmp(dst, late, (size_t)n) != 0) ckr__flag_set(&w->other);
-        }
         if (!x.s->entry || x.s->late) continue;
         if (!w->verify && !ckr__win_seen(w, lane, x.s->entry, at, at + n, dst)) return false;
         if (!crcs) continue;
@@ -35837,11 +35869,10 @@ static bool ckr__win_sums(ckr__write *w, uint32_t lane, ckr__win *win, uint8_t *
             win->len[at == 0] = n;
         }
     }
-    if (!w->crew.away || w->verify) return true;
-    CKR__ENTER(&w->crew.away->lock);
+    CKR__ENTER(&w->turn);
     win->summed = true;
-    const bool known = ckr__win_known(w, win);
-    CKR__LEAVE(&w->crew.away->lock);
+    const bool known = ckr__win_known(w, win, false);
+    CKR__LEAVE(&w->turn);
     if (known) ckr__win_tell(w, lane, win, buf);
     return true;
 }
@@ -35865,19 +35896,11 @@ static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
     const size_t n = (size_t)(win->end - win->begin);
     int32_t sys = w->verify ? io->read_fn(io->user, handle, win->begin, buf, n) : 0;
     if (sys) ckr__fail_io(&l->err, CKR_ITEM_IO_READ, w->files.list[win->file], sys);
-    if (sys || !ckr__win_fill(w, l, img, win, buf) || !ckr__win_sums(w, lane, win, buf) ||
-        w->verify)
+    if (sys || !ckr__win_fill(w, l, img, win, buf) || !ckr__win_sums(w, lane, win, buf))
         return;
-    sys = io->write_fn(io->user, handle, win->begin, buf, n);
+    if (!w->verify) sys = io->write_fn(io->user, handle, win->begin, buf, n);
     if (sys) ckr__fail_io(&l->err, CKR_ITEM_IO_WRITE, w->files.list[win->file], sys);
-    else if (w->crew.away) ckr__win_written(w, lane, win);
-}
-
-/* The bytes [*lo, *hi) of a file between w->begin and w->end. */
-static void ckr__write_range(const ckr__write *w, uint64_t file, uint64_t *lo, uint64_t *hi)
-{
-    *lo = file == w->begin.file ? w->begin.at : 0;
-    *hi = file == w->end.file ? w->end.at : w->plan->out.files[file]->size;
+    else ckr__win_written(w, lane, win);
 }
 
 static void ckr__win_lane(void *arg, uint32_t lane)
@@ -35992,47 +36015,6 @@ static uint64_t ckr__image_cut(const ckr__image *img, uint64_t at)
                : at;
 }
 
-/* Are they there? By a piece of memory at a time. */
-static ckr_result ckr__late_look(ckr__write *w, uint32_t lane, uint64_t file, const ckr__seg *s)
-{
-    const ckr_io *io = &w->c->env.io;
-    ckr__late_fill(w->plan->out.files[file], s, (uint8_t *)(uintptr_t)s->bytes);
-    for (uint64_t at = 0, n; at < s->size; at += n) {
-        n = ckr__min_u64(s->size - at, w->plan->facts.window_bytes);
-        const int32_t sys = io->read_fn(io->user, w->handles[file - w->first_file], s->offset + at,
-                                        w->buffers[lane], (size_t)n);
-        if (sys)
-            return ckr__fail_io(&w->crew.lanes[lane].err, CKR_ITEM_IO_READ, w->files.list[file],
-                                sys);
-        if (memcmp(w->buffers[lane], s->bytes + at, (size_t)n) != 0) ckr__flag_set(&w->other);
-    }
-    return CKR_OK;
-}
-
-/* Those of a file that no window holds with all that they tell of, and what was just run does. */
-static ckr_result ckr__win_late(ckr__write *w, uint32_t lane, uint64_t file)
-{
-    const ckr__out_file *f = w->plan->out.files[file];
-    const ckr__image *img = (const ckr__image *)f->image;
-    ckr__win all = CKR_ZERO;
-    ckr_result r = CKR_OK;
-    uint64_t from;
-    ckr__write_range(w, file, &all.begin, &all.end);
-    uint64_t i = ckr__seg_find(img, all.begin);
-    for (uint64_t k = 0; i < img->n_segs && img->segs[i].offset < all.end && r == CKR_OK; i++) {
-        const ckr__seg *s = &img->segs[i];
-        if (!s->late || !s->size || !ckr__late_within(f, s, &all)) continue;
-        while (k < w->n_wins && (w->wins[k].file < file ||
-                                 (w->wins[k].file == file && w->wins[k].end <= s->offset)))
-            k++;
-        const bool in = k < w->n_wins && ckr__late_in(f, s, &w->wins[k], &from);
-        if (!in || (from < w->wins[k].begin && !w->wins[k].told))
-            r = w->verify ? ckr__late_look(w, lane, file, s)
-                          : ckr__late_write(w, file, s, &w->crew.lanes[lane].err);
-    }
-    return r;
-}
-
 /* Makes an open file durable; one of a long call leaves the memory. */
 static int32_t ckr__file_sync(const ckr__ctx *c, void *file)
 {
@@ -36042,19 +36024,14 @@ static int32_t ckr__file_sync(const ckr__ctx *c, void *file)
     return sys;
 }
 
-/* What is written when all windows are; shared files, and those of hooks, are made durable, too,
-   while they are open. */
-static void ckr__late_lane(void *arg, uint32_t lane)
+/* Shared files, and those that are far away, are made durable while they are open. */
+static void ckr__sync_lane(void *arg, uint32_t lane)
 {
     ckr__write *w = (ckr__write *)arg;
     ckr_error *err = &w->crew.lanes[lane].err;
     for (uint64_t i = lane; i < w->n_batch && err->code == CKR_OK; i += w->crew.n) {
-        const uint64_t file = w->first_file + i;
-        if (ckr__win_late(w, lane, file) != CKR_OK) return;
-        const int32_t sys = !w->verify && (w->shared || w->crew.away)
-                                ? ckr__file_sync(w->c, w->handles[i])
-                                : 0;
-        if (sys) ckr__fail_io(err, CKR_ITEM_IO_SYNC, w->files.list[file], sys);
+        const int32_t sys = ckr__file_sync(w->c, w->handles[i]);
+        if (sys) ckr__fail_io(err, CKR_ITEM_IO_SYNC, w->files.list[w->first_file + i], sys);
     }
 }
 
@@ -36186,10 +36163,9 @@ static ckr_result ckr__write_batch(ckr__write *w)
         ckr__for(w->c, w->crew.n, w->crew.away ? ckr__win_lane_far : ckr__win_lane, w);
         r = ckr__crew_error(&w->crew);
     }
-    if (r == CKR_OK) ckr__win_join(w, 0, w->n_wins);
     if (r == CKR_OK && !ckr__tell(w->c, 0, w->bytes, 1, 1, w->c->err)) r = w->c->err->code;
-    if (r == CKR_OK) {
-        ckr__for(w->c, w->crew.n, ckr__late_lane, w);
+    if (r == CKR_OK && !w->verify && (w->shared || w->crew.away)) {
+        ckr__for(w->c, w->crew.n, ckr__sync_lane, w);
         r = ckr__crew_error(&w->crew);
     }
     for (uint64_t i = 0; i < w->n_batch; i++)
@@ -36459,6 +36435,8 @@ static ckr_result ckr__output_rename(ckr__ctx *c, const char *temp, const char *
 static ckr_result ckr__write_alloc(ckr__write *w)
 {
     uint64_t n = w->plan->src->state.n_tensors, need;
+    w->turns = CKR__LOCK_MAKE(&w->turn);
+    if (!w->turns && !ckr__nomem(w->c)) return w->c->err->code;
     if (ckr__crew_small(&w->crew, w->c, w->c->env.parallel.n_threads, &w->plan->src->ctx, NULL,
                         n ? n : 1, CKR__BLOCK) != CKR_OK ||
         !ckr__crew_far(&w->crew, &w->plan->src->ctx, w->plan->n_far))
@@ -36552,6 +36530,7 @@ static void ckr__write_free(ckr__write *w)
         if (w->buffers) ckr__heap_free(w->c, w->buffers[i], ckr__write_buffer(w));
         if (w->seen) ckr__heap_free(w->c, w->seen[i], sums);
     }
+    if (w->turns) CKR__LOCK_FREE(&w->turn);
     ckr__os_once(w->pool, false);
     ckr__crew_free(&w->crew);
 }
