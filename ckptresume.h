@@ -3675,42 +3675,29 @@ static int32_t ckr__os_made(const char *path, int fd, bool create, const struct 
     return 0;
 }
 
-static int32_t ckr__os_open(CKR__USER, const char *path, bool create, void **file, uint64_t *size)
-{
-    struct stat st;
-    int fd, tries = 0;
-    while ((fd = ckr__os_fd(path, create ? O_RDWR | O_CREAT | O_EXCL : O_RDONLY)) < 0)
-        if (!ckr__os_wait(&tries)) return errno;
-    if (fstat(fd, &st) != 0) {
-        const int32_t e = errno;
-        close(fd);
-        return e;
-    }
-    const int32_t r = ckr__os_made(path, fd, create, &st, file, size);
-    if (!r && ckr__os_few(fd, ckr__os_limit())) ckr__os_park(NULL, *file);
-    return r;
-}
-
-static int32_t ckr__os_share(CKR__USER, const char *path, uint64_t size, void **file)
+/* A file that is made longer where it is shorter than `least`. */
+static int32_t ckr__os_open_as(const char *path, int flags, uint64_t least, void **file,
+                               uint64_t *size)
 {
     struct stat st;
     int32_t r = 0;
     int fd, tries = 0;
-    while ((fd = ckr__os_fd(path, O_RDWR | O_CREAT)) < 0)
+    while ((fd = ckr__os_fd(path, flags)) < 0)
         if (!ckr__os_wait(&tries)) return errno;
     if (fstat(fd, &st) != 0) r = errno;
-    else if (S_ISREG(st.st_mode) && (uint64_t)st.st_size < size) {
-        st.st_size = (off_t)size;
+    else if (S_ISREG(st.st_mode) && (uint64_t)st.st_size < least) {
+        st.st_size = (off_t)least;
         if (ftruncate(fd, st.st_size) != 0) r = errno;
     }
-    if (r) {
-        close(fd);
-        return r;
-    }
-    r = ckr__os_made(path, fd, true, &st, file, &size);
+    if (r) close(fd);
+    else r = ckr__os_made(path, fd, flags != O_RDONLY, &st, file, size);
     if (!r && ckr__os_few(fd, ckr__os_limit())) ckr__os_park(NULL, *file);
     return r;
 }
+
+#define CKR__OS_READ  O_RDONLY
+#define CKR__OS_MAKE  (O_RDWR | O_CREAT | O_EXCL)
+#define CKR__OS_SHARE (O_RDWR | O_CREAT)
 
 /* For reading, by a context with a pool: where that is full, no more than looked at now. */
 static int32_t ckr__os_open_in(void **pool, const char *path, void **file, uint64_t *size)
@@ -4248,42 +4235,20 @@ static HANDLE ckr__os_handle(const char *path, DWORD access, DWORD share, DWORD 
     return h;
 }
 
-static int32_t ckr__os_open(CKR__USER, const char *path, bool create, void **file, uint64_t *size)
+/* A file that is made longer where it is shorter than `least`. */
+static int32_t ckr__os_open_as(const char *path, DWORD how, uint64_t least, void **file,
+                               uint64_t *size)
 {
-    LARGE_INTEGER n;
-    ckr__os_file *f;
-    int32_t sys;
-    HANDLE h = ckr__os_handle(path, create ? GENERIC_READ | GENERIC_WRITE : GENERIC_READ,
-                              FILE_SHARE_READ | FILE_SHARE_DELETE | (create ? 0 : FILE_SHARE_WRITE),
-                              create ? CREATE_NEW : OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, &sys);
-    if (sys) return sys;
-    if (GetFileType(h) != FILE_TYPE_DISK) {
-        CloseHandle(h);
-        return EINVAL;
-    }
-    f = (ckr__os_file *)malloc(sizeof *f);
-    if (!f || !GetFileSizeEx(h, &n)) {
-        free(f);
-        CloseHandle(h);
-        return f ? EIO : ENOMEM;
-    }
-    f->h = h;
-    f->size = (uint64_t)n.QuadPart;
-    *file = f;
-    *size = f->size;
-    return 0;
-}
-
-static int32_t ckr__os_share(CKR__USER, const char *path, uint64_t size, void **file)
-{
+    const DWORD writes = how == OPEN_EXISTING ? 0 : GENERIC_WRITE,
+                others = how == CREATE_NEW ? 0 : FILE_SHARE_WRITE;
     LARGE_INTEGER n, want;
     int32_t sys;
-    HANDLE h = ckr__os_handle(path, GENERIC_READ | GENERIC_WRITE,
-                              FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, OPEN_ALWAYS,
+    HANDLE h = ckr__os_handle(path, GENERIC_READ | writes,
+                              FILE_SHARE_READ | FILE_SHARE_DELETE | others, how,
                               FILE_ATTRIBUTE_NORMAL, &sys);
     if (sys) return sys;
     ckr__os_file *f = (ckr__os_file *)malloc(sizeof *f);
-    want.QuadPart = (LONGLONG)size;
+    want.QuadPart = (LONGLONG)least;
     if (!f) sys = ENOMEM;
     else if (GetFileType(h) != FILE_TYPE_DISK) sys = EINVAL;
     else if (!GetFileSizeEx(h, &n)) sys = EIO;
@@ -4296,10 +4261,14 @@ static int32_t ckr__os_share(CKR__USER, const char *path, uint64_t size, void **
         return sys;
     }
     f->h = h;
-    f->size = n.QuadPart > want.QuadPart ? (uint64_t)n.QuadPart : size;
+    *size = f->size = n.QuadPart > want.QuadPart ? (uint64_t)n.QuadPart : least;
     *file = f;
     return 0;
 }
+
+#define CKR__OS_READ  OPEN_EXISTING
+#define CKR__OS_MAKE  CREATE_NEW
+#define CKR__OS_SHARE OPEN_ALWAYS
 
 static int32_t ckr__os_transfer(void *file, uint64_t offset, void *dst, const void *src, size_t n)
 {
@@ -4338,7 +4307,7 @@ static void ckr__os_park(CKR__USER, void *file)
 static int32_t ckr__os_open_in(void **pool, const char *path, void **file, uint64_t *size)
 {
     (void)pool;
-    return ckr__os_open(NULL, path, false, file, size);
+    return ckr__os_open_as(path, CKR__OS_READ, 0, file, size);
 }
 
 static void ckr__os_pool_free(void *pool)
@@ -4561,6 +4530,16 @@ static int32_t ckr__os_room(CKR__USER, const char *dir, uint64_t *bytes)
                ? 0
                : ENOSYS;
 #endif
+}
+
+static int32_t ckr__os_open(CKR__USER, const char *path, bool create, void **file, uint64_t *size)
+{
+    return ckr__os_open_as(path, create ? CKR__OS_MAKE : CKR__OS_READ, 0, file, size);
+}
+
+static int32_t ckr__os_share(CKR__USER, const char *path, uint64_t size, void **file)
+{
+    return ckr__os_open_as(path, CKR__OS_SHARE, size, file, &size);
 }
 
 static ckr_io ckr__default_io(void)
@@ -29945,6 +29924,7 @@ static bool ckr__far_away(const ckr__ctx *c)
 #define CKR__FAR_BLOCK ((uint64_t)1 << 22)
 #define CKR__FAR_CALL  ((uint64_t)1 << 19)
 #define CKR__FAR_OVER  ((uint64_t)1 << 12)     /* of the next: what begins in a block ends in it */
+#define CKR__FAR_ROOM  ((size_t)(CKR__FAR_BLOCK + CKR__FAR_OVER + CKR__LINE))  /* of a block     */
 
 typedef struct ckr__far_block {
     uint8_t *bytes;            /* NULL: not used yet                                    */
@@ -29969,17 +29949,11 @@ typedef struct ckr__far {
     uint64_t next;             /* window that is handed out next                        */
 } ckr__far;
 
-/* Bytes of a block's memory. */
-static size_t ckr__far_room(void)
-{
-    return (size_t)(CKR__FAR_BLOCK + CKR__FAR_OVER + CKR__LINE);
-}
-
 static void ckr__far_free(ckr__far *f)
 {
     if (!f) return;
     for (uint32_t i = 0; f->blocks && i < f->n_blocks; i++)
-        ckr__heap_free(f->c, f->blocks[i].bytes, ckr__far_room());
+        ckr__heap_free(f->c, f->blocks[i].bytes, CKR__FAR_ROOM);
     ckr__heap_free(f->c, f->blocks, f->n_blocks * sizeof *f->blocks);
     ckr__heap_free(f->c, f->needs, (size_t)f->n_needs * sizeof *f->needs);
     ckr__heap_free(f->c, f->first, ((size_t)f->src->n_files + 1) * sizeof *f->first);
@@ -30116,7 +30090,7 @@ static ckr__far_block *ckr__far_take(ckr__far *f, uint32_t file, uint64_t at, ck
     if (!read) return b;
     const ckr__ctx *c = f->src;
     uint8_t *bytes = b->bytes;
-    if (!bytes) bytes = (uint8_t *)ckr__heap_try(f->c, ckr__far_room());
+    if (!bytes) bytes = (uint8_t *)ckr__heap_try(f->c, CKR__FAR_ROOM);
     const uint64_t from = at * CKR__FAR_BLOCK;
     if (bytes)
         sys = c->env.io.read_fn(c->env.io.user, c->files[file].handle, from,
@@ -34370,7 +34344,7 @@ static ckr_result ckr__plan_count(ckr_plan *p)
     beside += need + CKR__ARENA_CHUNK + (need < (4 << 20) ? need : 4 << 20);
     /* a worker that writes has its window and what is beside it, and three lists of sums */
     facts->peak_bytes =
-        p->src->ctx.arena_bytes + c->arena_bytes + beside + p->n_far * (uint64_t)ckr__far_room() +
+        p->src->ctx.arena_bytes + c->arena_bytes + beside + p->n_far * (uint64_t)CKR__FAR_ROOM +
         (p->n_far ? ckr__far_counts(&p->src->ctx) : 0) +
         c->env.parallel.n_threads * (facts->window_bytes + CKR__RUNS(facts->window_bytes) +
                                      CKR__BESIDE + sizeof(ckr__lane) +
@@ -34427,7 +34401,7 @@ static ckr_result ckr__plan_window(ckr_plan *p, uint64_t max_bytes)
         w = (max_bytes / *lanes - fixed) / 33 * 32 & ~(uint64_t)4095;
     }
     p->n_far = ckr__far_blocks(&p->ctx, &p->src->ctx);
-    if (max_bytes && w < CKR__WINDOW + 2 * ckr__far_room() * 33 / 32) p->n_far = 0;
+    if (max_bytes && w < CKR__WINDOW + 2 * CKR__FAR_ROOM * 33 / 32) p->n_far = 0;
     p->facts.window_bytes = w < CKR__WINDOW ? w : CKR__WINDOW;
     return CKR_OK;
 }
