@@ -25725,7 +25725,7 @@ typedef struct ckr__out_cut {
     struct ckr__out_cut *next;         /* of the same item                                */
     struct ckr__out_item *item;
     const ckr_tensor *tensor, *as;     /* as of a bind; NULL: zeros                       */
-    int64_t           lead[2];         /* where it lies along the item's first axes, which it has
+    uint32_t          lead[2];         /* where it lies along the item's first axes, which it has
                                           not                                            */
     int64_t           rows;            /* of a chunk, but for the last                    */
     const int64_t    *sections;        /* their sizes; NULL: one                          */
@@ -25905,7 +25905,7 @@ static void ckr__cut_box(const ckr__out_cut *cut, uint64_t k, int64_t *start, in
     const uint32_t axis = cut->n_lead + (uint32_t)cut->axis;
     int64_t rows = cut->rows;
     for (uint32_t d = 0; d < x->n_dims; d++) {
-        start[d] = d < cut->n_lead ? cut->lead[d] : 0;
+        start[d] = d < cut->n_lead ? (int64_t)cut->lead[d] : 0;
         count[d] = d < cut->n_lead ? 1 : x->shape[d];
     }
     if (axis >= x->n_dims) return;
@@ -34251,40 +34251,33 @@ static ckr_result ckr__count_part(ckr_plan *p, ckr__out_file *part, uint64_t *si
 static ckr_result ckr__count_cut(ckr_plan *p, const ckr__walk_parts *w, uint64_t *size,
                                  uint64_t *need)
 {
+    const ckr_plan_facts was = p->facts;
     ckr__out_item *x = w->cut->item;
     ckr__entries e;
     ckr__fill fill = CKR_ZERO;
-    ckr__entry_of_cut(&e, w);
-    if (w->cut->object) {
+    fill.counted = true;
+    ckr_result r = ckr__fill_entry(&p->ctx, p, ckr__entry_of_cut(&e, w), &fill);
+    ckr__cut_kind *kind = w->cut->object ? NULL : ckr__cut_kind_of(x, e.v[1]);
+    if (!kind && r == CKR_OK) {
         ckr__ctx c = ckr__ctx_aside(&p->ctx);
         ckr__out_file *part = ckr__cut_part(&c, w);
-        if (part) ckr__count_part(p, part, size, need);
-        w->cut->at[1] = *size;
+        r = part ? ckr__count_part(p, part, size, need) : ckr__oom(&c);
+        *need += ckr__arena_used(&c) - ckr__fill_need(&fill);
         ckr__arena_free(&c);
-        return p->ctx.err->code;
-    }
-    ckr__cut_kind *kind = ckr__cut_kind_of(x, e.v[1]);
-    if (!kind) {
-        const uint64_t n_copies = p->facts.n_copies, bytes = p->facts.bytes_read;
-        ckr__ctx c = ckr__ctx_aside(&p->ctx);
-        ckr__out_file *part = ckr__cut_part(&c, w);
-        kind = part ? CKR__NEW(&p->ctx, ckr__cut_kind) : NULL;
+        if (w->cut->object) w->cut->at[1] = *size;
+        if (r != CKR_OK || w->cut->object) return r;
+        kind = CKR__NEW(&p->ctx, ckr__cut_kind);
         if (kind) kind->count = CKR__DUP(&p->ctx, int64_t, e.v[1], x->n_dims);
-        if (kind && kind->count) ckr__count_part(p, part, &kind->size, &kind->need);
-        if (kind) kind->need += ckr__arena_used(&c);
-        ckr__arena_free(&c);
         if (ckr__failed(&p->ctx)) return p->ctx.err->code;
+        kind->size = *size;
+        kind->need = *need;
         kind->next = x->kinds;
         x->kinds = kind;
-        p->facts.n_copies = n_copies;
-        p->facts.bytes_read = bytes;
     }
-    fill.counted = true;
-    const ckr_result r = ckr__fill_entry(&p->ctx, p, &e.entry, &fill);
-    p->facts.n_copies += fill.n_ops;
-    p->facts.bytes_read += fill.n_bytes;
-    *size = kind->size;
-    *need = kind->need + fill.n_ops * (2 * sizeof(ckr__op) + 256);
+    p->facts.n_copies = was.n_copies + fill.n_ops;
+    p->facts.bytes_read = was.bytes_read + fill.n_bytes;
+    *size = kind ? kind->size : 0;
+    *need = kind ? kind->need + ckr__fill_need(&fill) : 0;
     return r;
 }
 
@@ -36896,8 +36889,8 @@ static void ckr__sha_index(ckr__parts *of, ckr_sha256 *h, const ckr__out_index *
         for (const ckr__out_cut *k = x->cut; k; k = k->next) {
             const uint64_t w[] = { k->n, k->first, (uint64_t)k->rows, k->n_sections, k->axis,
                                    k->tensor ? k->tensor->index + (uint64_t)1 : 0,
-                                   k->as ? k->as->index + (uint64_t)1 : 0, (uint64_t)k->lead[0],
-                                   (uint64_t)k->lead[1], k->n_lead, (uint64_t)k->replica };
+                                   k->as ? k->as->index + (uint64_t)1 : 0, k->lead[0],
+                                   k->lead[1], k->n_lead, (uint64_t)k->replica };
             ckr__sha_words(h, w, sizeof w / sizeof *w);
             ckr__sha_words(h, (const uint64_t *)(const void *)k->sections,
                            k->sections ? k->n_sections : 0);
@@ -65301,8 +65294,8 @@ static void ckr__mg_dist_put(ckr__mg_job *x, const ckr__mg_item *t, const char *
     const uint32_t ep = at->expert < 0 ? 0 : (uint32_t)(at->expert / (x->to.experts / x->to.ep));
     int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
     ckr__out_cut cut = CKR_ZERO;
-    if (at->layer >= 0) cut.lead[cut.n_lead++] = at->layer;
-    if (at->expert >= 0) cut.lead[cut.n_lead++] = at->expert;
+    if (at->layer >= 0) cut.lead[cut.n_lead++] = (uint32_t)at->layer;
+    if (at->expert >= 0) cut.lead[cut.n_lead++] = (uint32_t)at->expert;
     if (!fqn || t->n_dims + cut.n_lead > CKR_MAX_DIMS) return;
     cut.item = ckr__mg_dist_key(x, t, fqn, at, as);
     cut.tensor = slot->tensor;
