@@ -35778,8 +35778,8 @@ static ckr_result ckr__late_look(ckr__write *w, uint32_t lane, uint64_t file, co
     return CKR_OK;
 }
 
-/* Late bytes, into the window that is in `buf`, or apart (NULL); where they were written already,
-   whether they are these. */
+/* Late bytes, into the window that is in `buf`, or apart (NULL), which those of it alone never are;
+   where they were written already, whether they are these. */
 static void ckr__win_tell(ckr__write *w, uint32_t lane, const ckr__win *win, uint8_t *buf)
 {
     const ckr__out_file *f = w->plan->out.files[win->file];
@@ -35787,6 +35787,7 @@ static void ckr__win_tell(ckr__write *w, uint32_t lane, const ckr__win *win, uin
     uint64_t i = ckr__seg_find((const ckr__image *)f->image, win->begin);
     ckr_result r = CKR_OK;
     while (r == CKR_OK && (s = ckr__late_next(w, win, &i)) != NULL) {
+        if (ckr__late_within(f, s, win) ? !buf : buf && !win->told) continue;
         uint8_t *dst = buf ? buf + (s->offset - win->begin) : NULL;
         uint8_t *late = w->verify ? (uint8_t *)(uintptr_t)s->bytes : dst;
         if (buf) ckr__late_fill(f, s, late);
@@ -35838,9 +35839,9 @@ static bool ckr__win_sums(ckr__write *w, uint32_t lane, ckr__win *win, uint8_t *
     }
     CKR__ENTER(&w->turn);
     win->summed = true;
-    const bool known = ckr__win_known(w, win, false);
+    ckr__win_known(w, win, false);
     CKR__LEAVE(&w->turn);
-    if (known) ckr__win_tell(w, lane, win, buf);
+    ckr__win_tell(w, lane, win, buf);
     return true;
 }
 

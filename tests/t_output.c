@@ -756,7 +756,8 @@ static void small_pieces(void)
    write them; these, too, where the file system is a network's. */
 static void late_bytes(void)
 {
-    const int64_t shape[2] = { 24, 1 << 18 };
+    const int64_t shape[2] = { 24, 1 << 18 }, small[2] = { 24, 4 };
+    char name[40];
     float *x = (float *)calloc(24, 1 << 20);
     ckr_target t = target();
     ckr_env env = CKR_ZERO;
@@ -767,6 +768,10 @@ static void late_bytes(void)
     for (int i = 0; i < 24 << 18; i++) x[i] = (float)i;
     CHECK_OK(ckr_ckpt_create(NULL, &in, &err), &err);
     CHECK_OK(ckr_ckpt_put(in, "wide.weight", "param", CKR_DTYPE_F32, 2, shape, x, &err), &err);
+    for (int i = 0; i < 10; i++) {             /* archives behind it, in the same window */
+        snprintf(name, sizeof name, "x%d.weight", i);
+        CHECK_OK(ckr_ckpt_put(in, name, "param", CKR_DTYPE_F32, 2, small, x, &err), &err);
+    }
     t.dialect = "dcp";
     t.topology.dp = 3;
     t.force = true;
