@@ -821,10 +821,15 @@ static void past_memory(void)
     ((ckr__os_pool *)pool)->bytes = CKR__MUCH;
     CHECK(!ckr__os_paged(f));          /* not by one that may read it again              */
     ckr__os_once(pool, true);
-    CHECK(ckr__os_paged(f) == (can && pages_of(fd, N) < 64));
+    const bool paged = ckr__os_paged(f);
+#if defined(__linux__) && defined(__x86_64__) && defined(SYS_preadv2)
+    CHECK(paged == can);
+#else
+    CHECK(!paged || can);              /* who cannot tell what is in memory takes it to be */
+#endif
     memset(to, 0, N - FROM);
     CHECK(ckr__os_read(NULL, f, FROM, to, N - FROM) == 0 && !memcmp(to, v + FROM, N - FROM));
-    CHECK(!ckr__os_paged(f) || pages_of(fd, N) < 64);
+    CHECK(!paged || pages_of(fd, N) < 64);
     memset(to, 0, N - FROM);           /* misplaced: as any other                       */
     CHECK(ckr__os_read(NULL, f, FROM + 1, to, N - FROM - 1) == 0 &&
           !memcmp(to, v + FROM + 1, N - FROM - 1));
