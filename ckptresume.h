@@ -35858,7 +35858,8 @@ static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
     ckr__lane *l = &w->crew.lanes[lane];
     const ckr__image *img = (const ckr__image *)w->plan->out.files[win->file]->image;
     uint8_t *buf = w->buffers[lane];
-    buf += ckr__misplaced_of(buf, win->begin, ckr__write_buffer(w) - w->plan->facts.window_bytes);
+    buf += ckr__misplaced_of(buf, win->begin,
+                             ckr__write_buffer(w) - (size_t)w->plan->facts.window_bytes);
     void *handle = w->handles[win->file - w->first_file];
     const ckr_io *io = &w->c->env.io;
     const size_t n = (size_t)(win->end - win->begin);
