@@ -141,11 +141,16 @@ int WINAPI MultiByteToWideChar(UINT, DWORD, const char *, int, WCHAR *, int);
 int WINAPI WideCharToMultiByte(UINT, DWORD, const WCHAR *, int, char *, int, const char *, BOOL *);
 HANDLE WINAPI CreateThread(SECURITY_ATTRIBUTES *, SIZE_T, LPTHREAD_START_ROUTINE, LPVOID, DWORD,
                            DWORD *);
-DWORD WINAPI WaitForMultipleObjects(DWORD, const HANDLE *, BOOL, DWORD);
+DWORD WINAPI WaitForSingleObject(HANDLE, DWORD);
 void WINAPI Sleep(DWORD);
 void WINAPI GetSystemInfo(SYSTEM_INFO *);
-long _InterlockedIncrement(long volatile *);
-#define InterlockedIncrement _InterlockedIncrement
+typedef struct { void *Ptr; } SRWLOCK, CONDITION_VARIABLE;
+void WINAPI InitializeSRWLock(SRWLOCK *);
+void WINAPI AcquireSRWLockExclusive(SRWLOCK *);
+void WINAPI ReleaseSRWLockExclusive(SRWLOCK *);
+void WINAPI InitializeConditionVariable(CONDITION_VARIABLE *);
+BOOL WINAPI SleepConditionVariableSRW(CONDITION_VARIABLE *, SRWLOCK *, DWORD, DWORD);
+void WINAPI WakeAllConditionVariable(CONDITION_VARIABLE *);
 #ifdef __cplusplus
 }
 #endif
