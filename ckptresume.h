@@ -2820,7 +2820,6 @@ typedef struct ckr__ctx {
     int32_t     stat_sys;      /* why the system could not tell what lies at stat_path       */
     const char *stat_path;
     const struct ckr__mention *mentions;       /* >>kit.runs                             */
-    struct ckr__twins *twins;  /* what the next archive may be like (>>torch.archive); or NULL */
     ckr_note  **notes;         /* what ckr__say adds to: the list of this context's object   */
     uint64_t   *n_notes;
     bool        refused;       /* an entry was an error                                  */
@@ -12966,61 +12965,6 @@ static ckr_result ckr__torch_own(ckr__torch *t)
     return r;
 }
 
-/* Archives of ranks alike are the same but for the names of their root folders and the bytes of
-   their storages, of which a tree has nothing: the tree of one is that of the next, once its views
-   are of that one's file. */
-#define CKR__TWINS 8u          /* the devices of a machine, which have names                  */
-
-typedef struct ckr__twin {
-    ckr__chunk *chunks;        /* where all of it lies                                       */
-    const ckr__member *members;
-    uint64_t    n, size;       /* of the members, of data.pkl                                */
-    const uint8_t *pickle;
-    size_t      root;          /* length of the root folder's name                           */
-    bool        big_endian;
-    ckr_node   *tree, *settled;    /* the second is what stays of it (ckr__fileset_settle)   */
-    ckr_view  **views;         /* those of the file                                          */
-    uint64_t    n_views;
-} ckr__twin;
-
-typedef struct ckr__twins {
-    ckr__twin had[CKR__TWINS], now, *hit;      /* `now`: of the archive that was read last   */
-    uint32_t  next, missed;
-} ckr__twins;
-
-static bool ckr__twin_is(const ckr__twin *a, const ckr__twin *b)
-{
-    if (!a->tree || a->n != b->n || a->size != b->size || a->big_endian != b->big_endian)
-        return false;
-    for (uint64_t i = 0; i < a->n; i++) {
-        const ckr__member *x = &a->members[i], *y = &b->members[i];
-        const size_t n = x->name_len - a->root;
-        if (x->offset != y->offset || x->size != y->size || x->method != y->method ||
-            n != y->name_len - b->root || memcmp(x->name + a->root, y->name + b->root, n) != 0)
-            return false;
-    }
-    return !memcmp(a->pickle, b->pickle, (size_t)a->size);
-}
-
-/* The pickle, or what it comes to if that is known. */
-static ckr_result ckr__twin_load(ckr__ctx *c, ckr__torch *t)
-{
-    ckr__twins *all = c->twins;
-    if (!all) return ckr__pickle_load(c, t, "data.pkl");
-    const ckr__twin now = { NULL, t->zip->members, t->zip->n, t->source.size, NULL, t->prefix - 5,
-                            t->big_endian, NULL, NULL, NULL, 0 };
-    all->now = now;
-    const ckr_result r = ckr__file_load(c, t->source.file, t->source.offset, t->source.size,
-                                        c->limits.max_metadata_bytes, &all->now.pickle);
-    if (r != CKR_OK) return r;
-    for (ckr__twin *w = all->had; w < all->had + CKR__TWINS && !all->hit; w++)
-        if (ckr__twin_is(w, &all->now)) all->hit = w;
-    if (!all->hit) return ckr__pickle_load(c, t, "data.pkl");
-    for (uint64_t i = 0; i < all->hit->n_views; i++) all->hit->views[i]->file = t->source.file;
-    t->doc->root = all->hit->tree;
-    return CKR_OK;
-}
-
 static ckr_result ckr__torch_archive(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
 {
     ckr__torch t = CKR_ZERO;
@@ -13043,7 +12987,7 @@ static ckr_result ckr__torch_archive(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
     r = ckr__torch_records(&t);
     if (r == CKR_OK) r = ckr__zip_stored(z, m);
     if (r == CKR_OK) r = ckr__torch_own(&t);
-    if (r == CKR_OK) r = ckr__twin_load(c, &t);
+    if (r == CKR_OK) r = ckr__pickle_load(c, &t, "data.pkl");
     doc->format = CKR_FORMAT_TORCH_ZIP;
     if (r == CKR_OK && !z->base) {
         c->files[z->file].root = ckr__strndup(c, z->members[0].name, root ? root - 1 : 0);
@@ -47483,117 +47427,12 @@ static void ckr__nt_order(const ckr__rankfile *f, const ckr__nt_index *x, uint64
     }
 }
 
-/* A file into an arena of its own, or what it is a twin of. */
-static ckr_result ckr__twins_load(ckr__fileset *k, ckr__rankfile *f, ckr__twins *all, ckr__lone *x)
-{
-    all->now.pickle = NULL;
-    all->hit = NULL;
-    k->c->twins = all->missed > CKR__TWINS ? NULL : all;
-    const ckr_result r = ckr__fileset_load_apart(k, f, NULL, x);
-    k->c->twins = NULL;
-    return r;
-}
-
-/* A node of a tree that lies apart, once. False: it lies elsewhere. */
-static bool ckr__twin_meet(const ckr__lone *x, ckr_node *node, bool *seen, ckr_node **met,
-                           uint64_t *n)
-{
-    const uint64_t at = (uint64_t)node->id - x->first - 1;
-    if (node->id <= x->first || at >= x->n || node->kind == CKR_NODE_ENTRY) return false;
-    if (!seen[at]) met[(*n)++] = node;
-    seen[at] = true;
-    return true;
-}
-
-/* The views of its file, all below keys that are spent: false if there are others. */
-static bool ckr__twin_views(ckr__ctx *c, ckr__twin *w, const ckr__lone *x, const char *spent)
-{
-    ckr_node **met = CKR__NEW_N(c, ckr_node *, x->n);
-    bool *seen = CKR__NEW_N(c, bool, x->n);
-    uint64_t n = 0, at = 0;
-    w->views = CKR__NEW_N(c, ckr_view *, x->n);
-    if (!met || !seen || !w->views || w->tree->attrs) return false;
-    for (int last = 0; last < 2; last++) {
-        CKR__PAIRS(pair, w->tree)
-            if ((pair.name && ckr__word_in(spent, pair.name)) == last &&
-                !ckr__twin_meet(x, pair.value, seen, met, &n))
-                return false;
-        for (; at < n; at++) {
-            ckr_view *v = ckr__node_has_view(met[at]) ? ckr__view_of(met[at]) : NULL;
-            if (v && (v->parts || v->dist || (!last && v->file != CKR_NO_FILE))) return false;
-            if (v && v->file != CKR_NO_FILE) w->views[w->n_views++] = v;
-            for (uint64_t i = 0; i < ckr__node_parts(met[at]); i++) {
-                ckr_node *part = ckr__node_part(met[at], i);
-                if (part && !ckr__twin_meet(x, part, seen, met, &n)) return false;
-            }
-        }
-    }
-    return true;
-}
-
-static void ckr__twin_keep(ckr__ctx *c, ckr__chunk *chunks)
-{
-    ckr__chunk *own = c->chunks;
-    c->chunks = chunks;
-    ckr__arena_join(c, own);
-}
-
-/* As ckr__fileset_settle, which is done once for twins. */
-static void ckr__twins_settle(ckr__fileset *k, ckr__rankfile *f, ckr__twins *all, ckr__lone *x,
-                              bool pointed, const char *spent)
-{
-    ckr__ctx *c = k->c;
-    ckr__twin *w = all->hit;
-    ckr__chunk *own, *lies = x->chunks;
-    ckr_node *root;
-    if (w && x->closed && !pointed) {
-        all->missed = 0;
-        k->before[f->kind] = f->root = w->settled;
-        ckr__arena_drop(c, lies);
-        return;
-    }
-    if (w) {                   /* something points into the tree, which is no twin any more */
-        ckr__twin_keep(c, w->chunks);
-        memset(w, 0, sizeof *w);
-    }
-    all->missed++;
-    w = &all->now;
-    w->tree = f->root;
-    bool fits = w->pickle && !all->hit && x->closed && !pointed && k->before[f->kind] &&
-                ckr_node_is_dict(f->root) && !ckr__failed(c);
-    if (fits) {
-        own = c->chunks;
-        c->chunks = lies;
-        fits = ckr__twin_views(c, w, x, spent);
-        x->chunks = lies = c->chunks;
-        c->chunks = own;
-    }
-    root = fits ? ckr__dict_copy(c, f->root) : NULL;
-    if (root) {
-        root->id = f->root->id;
-        f->root = root;
-        x->chunks = NULL;      /* they stay */
-    }
-    ckr__fileset_settle(k, f, x, pointed, spent);
-    if (root && f->root != root) {
-        ckr__twin *old = &all->had[all->next++ % CKR__TWINS];
-        ckr__arena_drop(c, old->chunks);
-        *old = *w;
-        old->chunks = lies;
-        old->settled = f->root;
-    } else if (root) {
-        ckr__twin_keep(c, lies);
-    }
-}
-
 /* A file at a time: of most the tensors' places are all that stays. */
 static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
 {
     const uint64_t n = r->f.n_files[CKR__NT_OPTIMIZER];
     ckr__rankfile **f = r->f.files[CKR__NT_OPTIMIZER];
     ckr__nt_steps steps = { NULL, NULL, ckr__nan(), ckr__nan() };
-    ckr__twins twins = CKR_ZERO;
-    ckr__nt_index of[CKR__TWINS];      /* of the twins' trees */
     uint64_t next = 0;
     if (!n)                    /* serialize/optimizer.py: load_optimizer                  */
         ckr__say(r->c, "CKR_W_NANOTRON_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
@@ -47603,23 +47442,19 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
                  "in the coming run's configuration");
     for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++) {
         const uint64_t had = r->s->n_tensors + r->s->n_leftovers + r->n_pointed;
-        const uint32_t slot = twins.next;
         ckr__nt_index x = CKR_ZERO;
         ckr__lone apart;
-        const bool ok = ckr__twins_load(&r->f, f[i], &twins, &apart) == CKR_OK;
-        if (twins.hit) x = of[twins.hit - twins.had];
-        if (ok && (twins.hit || ckr__nt_index_file(r, f[i], &x) == CKR_OK)) {
+        if (ckr__fileset_load_apart(&r->f, f[i], NULL, &apart) == CKR_OK &&
+            ckr__nt_index_file(r, f[i], &x) == CKR_OK) {
             ckr__nt_order(f[i], &x, &next);
             ckr__nt_same_step(r, f[i], &x, &steps);
-            if (!ckr__failed(r->c) && (twins.hit || ckr__nt_groups(r, f[i], &x) == CKR_OK))
+            if (!ckr__failed(r->c) && ckr__nt_groups(r, f[i], &x) == CKR_OK)
                 ckr__nt_states(r, f[i], &x);
         }
-        ckr__twins_settle(&r->f, f[i], &twins, &apart,
-                          had != r->s->n_tensors + r->s->n_leftovers + r->n_pointed,
-                          "state gradient_accumulator");
-        if (slot != twins.next) of[slot % CKR__TWINS] = x;
+        ckr__fileset_settle(&r->f, f[i], &apart,
+                            had != r->s->n_tensors + r->s->n_leftovers + r->n_pointed,
+                            "state gradient_accumulator");
     }
-    for (uint32_t i = 0; i < CKR__TWINS; i++) ckr__arena_drop(r->c, twins.had[i].chunks);
     if (!ckr__failed(r->c)) ckr__nt_steps_end(r, &steps);
     return ckr__failed(r->c) ? r->c->err->code : ckr__nt_place_params(r, n && next);
 }
@@ -65269,22 +65104,34 @@ static const char *ckr__mg_stored(ckr__ctx *c, const ckr__mg_job *x, const char 
     return out->key;
 }
 
-/* The item of a key is made when it is new, with axes for layers and experts in front. NULL: out of
-   memory. */
+/* The item of a key is made when it is new, with axes for layers and experts in front, which are the
+   lead of all of its cuts. NULL: out of memory, or it is refused: chunks that arithmetic tells are
+   right only where all of its layers and experts are alike. */
 static ckr__out_item *ckr__mg_dist_key(ckr__mg_job *x, const ckr__mg_item *t, const char *fqn,
                                        const ckr__mg_place_of *at, ckr_dtype as)
 {
-    const uint32_t lead = (uint32_t)(at->layer >= 0) + (uint32_t)(at->expert >= 0);
+    const uint32_t lead = (uint32_t)(at->layer >= 0) + (uint32_t)(at->expert >= 0),
+                   n = t->n_dims + lead;
+    int64_t shape[CKR_MAX_DIMS];
     uint64_t k;
-    if (ckr__map_find(&x->keys, fqn, strlen(fqn), &k)) return x->w.index->items[k];
-    const char *key = ckr__strdup(x->c, fqn);
-    int64_t *shape = CKR__NEW_N(x->c, int64_t, t->n_dims + (uint64_t)lead);
-    if (!shape || !key) return NULL;
     if (at->layer >= 0) shape[0] = x->mg->layers;
     if (at->expert >= 0) shape[lead - 1] = x->to.experts;
     if (t->n_dims) memcpy(shape + lead, t->shape, t->n_dims * sizeof *shape);
-    ckr__out_item *out = ckr__dcp_out_item(&x->w, key, NULL, 0, as, t->n_dims + lead, shape);
-    ckr__map_put(&x->keys, key, strlen(key), x->w.index->n_items - 1, NULL);
+    if (ckr__map_find(&x->keys, fqn, strlen(fqn), &k)) {
+        ckr__out_item *had = x->w.index->items[k];
+        if (had->n_dims == n && had->dtype == as && (!had->cut || had->cut->n_lead == lead) &&
+            (!n || !memcmp(had->shape, shape, n * sizeof *shape)))
+            return had;
+        ckr__refuse(x->c, CKR_ITEM_MEGATRON_SOURCE, t->name,
+                    "torch_dist has one tensor of all layers and experts; this one has another "
+                    "shape or dtype than the same one of those before it",
+                    "--variant torch, which has a tensor of each");
+        return NULL;
+    }
+    const char *key = ckr__strdup(x->c, fqn);
+    ckr__out_item *out = ckr__dcp_out_item(&x->w, key, NULL, 0, as, n,
+                                           CKR__DUP(x->c, int64_t, shape, n));
+    if (key && out) ckr__map_put(&x->keys, key, strlen(key), x->w.index->n_items - 1, NULL);
     return out;
 }
 

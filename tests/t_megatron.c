@@ -1409,6 +1409,32 @@ static void apart(void)
     memio_remove(&disk, "w/a");
 }
 
+/* torch_dist has one tensor of all layers: where one of them has another shape than the others it is
+   refused, whichever comes first. */
+static void uneven_layers(void)
+{
+    ckr_target t = target_of(1, 1, 1, -1, "torch_dist");
+    t.without = CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE;
+    for (int layer = 0; layer < 3; layer += 2) {
+        uint8_t *at[2], *key[2];
+        char path[64], name[64];
+        snprintf(name, sizeof name, "decoder.layers.%d.input_layernorm.weight", layer);
+        for (int rank = 0; rank < 2; rank++) {
+            snprintf(path, sizeof path, "bf16/iter_0000006/mp_rank_0%d/model_optim_rng.pt", rank);
+            at[rank] = behind(path, name, 0) + then(path, name, "K\x18\x85", 3) + 1;
+            key[rank] = behind(path, "optimizer", 0) - 6;      /* its masters have all shapes */
+            *at[rank] = 12;
+            *key[rank] ^= 'r' ^ 'X';
+        }
+        refuse("bf16", &t, CKR_ITEM_MEGATRON_SOURCE);
+        for (int rank = 0; rank < 2; rank++) {
+            *at[rank] = 24;
+            *key[rank] ^= 'r' ^ 'X';
+        }
+    }
+    ckr_ckpt_close(open_ok("bf16"));
+}
+
 static void faults_on_the_way(void)
 {
     whole w;
@@ -1452,6 +1478,7 @@ int main(int argc, char **argv)
     RUN(whole_iterations);
     RUN(last_part);
     RUN(apart);
+    RUN(uneven_layers);
     RUN(faults_on_the_way);
     bad_all_seen(BAD_MEGATRON, never);
     memio_free(&disk);
