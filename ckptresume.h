@@ -2787,6 +2787,7 @@ typedef struct ckr__file {
     uint64_t    record[2];     /* and where our own record in it is, and its size; 0: none   */
     const struct ckr__head *heads;     /* what is looked at when its payload is read (>>zip) */
     uint32_t    n_heads;
+    uint64_t    heads_end, heads_seed; /* of the last one's payload; of their hashes         */
     bool        whole;         /* it is being opened as one archive, or none             */
     bool        borrowed;      /* another context's handle: it closes it                */
 } ckr__file;
@@ -3528,14 +3529,17 @@ static int ckr__os_probe(ckr__os_file *f, int fd)
     if (probe) f->probed = true;
     CKR__LEAVE(&f->pool->lock);
     if (!probe || !ckr__os_cold(fd, f->size)) return known;
-    const int past = had < 0 ? ckr__os_beside(f, O_RDONLY) : had;
+    int past = had < 0 ? ckr__os_beside(f, O_RDONLY) : had, spare = -1;
 #if defined(POSIX_FADV_SEQUENTIAL)
     if (past < 0) (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 #endif
     CKR__ENTER(&f->pool->lock);
     f->cold = true;
-    f->past = past;
+    if (f->past < 0) f->past = past;
+    if (f->past != past) spare = past;         /* another thread was first                 */
+    past = f->past;
     CKR__LEAVE(&f->pool->lock);
+    if (spare >= 0) close(spare);
     return past;
 }
 
@@ -3562,6 +3566,10 @@ static void ckr__os_once(void *pool, bool begins)
     p->once += begins ? 1 : UINT32_MAX;
     for (ckr__os_file *f = begins || p->once ? NULL : p->newest; f; f = f->older) {
         if (f->cold) ckr__os_forget(f->fd, 0, 0);
+        if (f->past >= 0 && !f->users) {
+            close(f->past);
+            f->past = -1;
+        }
         f->probed = f->cold = false;
         f->taken = 0;
     }
@@ -3639,6 +3647,31 @@ static void ckr__os_mask(int how, const sigset_t *set, sigset_t *was)
 #endif
 }
 
+/* Past RLIMIT_FSIZE a byte or a length raises a signal that ends the program: it is held back from
+   this thread, and taken where it is ours, so that EFBIG is told instead. */
+typedef struct ckr__os_held { sigset_t large, was; bool before; } ckr__os_held;
+
+static bool ckr__os_large(void)
+{
+    sigset_t now;
+    return sigpending(&now) == 0 && sigismember(&now, SIGXFSZ) == 1;
+}
+
+static void ckr__os_hold(ckr__os_held *h)
+{
+    sigemptyset(&h->large);
+    sigaddset(&h->large, SIGXFSZ);
+    ckr__os_mask(SIG_BLOCK, &h->large, &h->was);
+    h->before = sigismember(&h->was, SIGXFSZ) == 1 && ckr__os_large();
+}
+
+static void ckr__os_release(const ckr__os_held *h)
+{
+    int number;
+    if (!h->before && ckr__os_large()) sigwait(&h->large, &number);
+    ckr__os_mask(SIG_SETMASK, &h->was, NULL);
+}
+
 static ckr__os_file *ckr__os_file_new(const char *path)
 {
     char here[4096];
@@ -3685,8 +3718,11 @@ static int32_t ckr__os_open_as(const char *path, int flags, uint64_t least, void
         if (!ckr__os_wait(&tries)) return errno;
     if (fstat(fd, &st) != 0) r = errno;
     else if (S_ISREG(st.st_mode) && (uint64_t)st.st_size < least) {
+        ckr__os_held held;
         st.st_size = (off_t)least;
+        ckr__os_hold(&held);
         if (ftruncate(fd, st.st_size) != 0) r = errno;
+        ckr__os_release(&held);
     }
     if (r) close(fd);
     else r = ckr__os_made(path, fd, flags != O_RDONLY, &st, file, size);
@@ -3937,26 +3973,17 @@ static int32_t ckr__os_put(const ckr__os_file *f, int fd, uint64_t offset, const
     return r;
 }
 
-/* Past RLIMIT_FSIZE a write raises a signal that ends the program: it is held back from this
-   thread, and taken where it is ours, so that EFBIG is told instead. */
 static int32_t ckr__os_write(CKR__USER, void *file, uint64_t offset, const void *src, size_t n)
 {
     ckr__os_file *f = (ckr__os_file *)file;
-    sigset_t large, was, before, after;
-    int fd, number;
+    ckr__os_held held;
+    int fd;
     int32_t r = ckr__os_take(f, &fd);
     if (r) return r;
-    sigemptyset(&large);
-    sigaddset(&large, SIGXFSZ);
-    sigemptyset(&before);
-    ckr__os_mask(SIG_BLOCK, &large, &was);
-    if (sigismember(&was, SIGXFSZ) == 1) sigpending(&before);
+    ckr__os_hold(&held);
     r = ckr__os_put(f, fd, offset, (const uint8_t *)src, n);
-    if (r == EFBIG && sigpending(&after) == 0 && sigismember(&after, SIGXFSZ) == 1 &&
-        sigismember(&before, SIGXFSZ) != 1)
-        sigwait(&large, &number);
-    ckr__os_mask(SIG_SETMASK, &was, NULL);
-    if (!r && f->past < 0) ckr__os_written(fd, offset, n);
+    ckr__os_release(&held);
+    if (!r) ckr__os_written(fd, offset, n);
     ckr__os_drop(f, fd);
     return r;
 }
@@ -9433,6 +9460,7 @@ typedef struct ckr__zip {
     ckr__member *members;
     uint64_t     n;
     uint32_t     n_heads;
+    uint64_t     heads_end;
     uint32_t    *table;        /* index + 1 by hash of the folded name; power of two   */
     size_t       mask;
     uint64_t     seed;         /* so that colliding names cannot be prepared           */
@@ -9744,8 +9772,9 @@ static ckr_result ckr__zip_locals(ckr__zip *z, ckr__member **m, uint8_t *buf, ck
             m[i]->offset = at;
             x->place = (uint32_t)(at / CKR__ZIP_ALIGN);
             x->n = (at - h) & CKR__HEAD_MOST;
-            x->name = ckr__hash_keyed(0, m[i]->name, m[i]->name_len, 0) & CKR__HEAD_NAME;
+            x->name = ckr__hash_keyed(z->seed, m[i]->name, m[i]->name_len, 0) & CKR__HEAD_NAME;
             z->n_heads += m[i]->size > 0;
+            z->heads_end = at + m[i]->size;
             continue;
         }
         if (end == 0 || h < begin || h + need > end) {
@@ -9782,8 +9811,13 @@ static ckr_result ckr__zip_open(ckr__ctx *c, uint32_t file, uint64_t offset, uin
     if (c->files[file].whole && size > CKR__ZIP_WINDOW) heads = CKR__NEW_N(c, ckr__head, z->n);
     r = buf && !ckr__failed(c) ? ckr__zip_locals(z, (ckr__member **)(void *)order, buf, heads)
                                : CKR_E_NOMEM;
-    if (heads) c->files[file].n_heads = z->n_heads;
-    if (heads) c->files[file].heads = heads;
+    if (heads) {
+        ckr__file *f = &c->files[file];
+        f->heads = heads;
+        f->n_heads = z->n_heads;
+        f->heads_end = z->heads_end;
+        f->heads_seed = z->seed;
+    }
     ckr__heap_free(c, buf, CKR__ZIP_WINDOW + 65536);
     ckr__heap_free(c, order, (size_t)z->n * sizeof *order);
     return r;
@@ -9794,7 +9828,7 @@ typedef struct ckr__side { uint64_t at; uint32_t n; } ckr__side;
 /* The local header that is to be looked at before a byte of a file is used; or NULL. */
 static const ckr__head *ckr__head_find(const ckr__file *f, uint64_t at, ckr__side *side)
 {
-    uint32_t lo = 0, hi = f->n_heads;
+    uint32_t lo = 0, hi = at < f->heads_end ? f->n_heads : 0;
     while (lo < hi) {
         const uint32_t mid = lo + (hi - lo) / 2;
         if (f->heads[mid].place <= at / CKR__ZIP_ALIGN) lo = mid + 1;
@@ -9806,11 +9840,11 @@ static const ckr__head *ckr__head_find(const ckr__file *f, uint64_t at, ckr__sid
     return &f->heads[lo - 1];
 }
 
-static bool ckr__head_good(const ckr__head *h, const uint8_t *b)
+static bool ckr__head_good(const ckr__file *f, const ckr__head *h, const uint8_t *b)
 {
     const uint32_t n = ckr__load_u16(b + 26);
     return ckr__load_u32(b) == 0x04034b50 && 30 + n + ckr__load_u16(b + 28) == h->n &&
-           (ckr__hash_keyed(0, b + 30, n, 0) & CKR__HEAD_NAME) == h->name;
+           (ckr__hash_keyed(f->heads_seed, b + 30, n, 0) & CKR__HEAD_NAME) == h->name;
 }
 
 /* Does the payload that has a byte begin where it was taken to? False sets *err, as opening the
@@ -9825,12 +9859,14 @@ static bool ckr__head_holds(const ckr__ctx *of, ckr_error *err, uint32_t file, u
     const int32_t sys =
         h ? of->env.io.read_fn(of->env.io.user, f->handle, side.at, b, side.n) : 0;
     if (sys) return ckr__fail_io(err, CKR_ITEM_IO_READ, f->path, sys) == CKR_OK;
-    if (!h || ckr__head_good(h, b)) return true;
+    if (!h || ckr__head_good(f, h, b)) return true;
     ckr__ctx c = *of;
     ckr__file whole = *f;
     c.err = err;
     c.chunks = NULL;
+    c.held = NULL;
     whole.heads = NULL;
+    whole.n_heads = 0;
     c.files = &whole;
     c.n_files = 1;
     if (ckr__zip_open(&c, 0, 0, f->size, &z) == CKR_OK)
@@ -30533,7 +30569,7 @@ static bool ckr__run_look(ckr__lane *w, const ckr__pending *r)
     memcpy(bytes, s, (size_t)r->n);
     w->had -= ckr__min_u64(r->n, w->had);      /* it is beside what is needed            */
     const ckr__head *h = p->_form ? NULL : ckr__head_find(&w->src->files[p->file], p->offset, &at);
-    return (h ? ckr__head_good(h, bytes)
+    return (h ? ckr__head_good(&w->src->files[p->file], h, bytes)
               : ckr__dcp_side_holds(w->src->forms[p->_form - 1], r->l != 0, bytes)) ||
            ckr__piece_holds(w->src, &w->err, p);
 }
@@ -34284,7 +34320,7 @@ static ckr_result ckr__plan_count(ckr_plan *p)
         p->src->ctx.arena_bytes + c->arena_bytes + beside + p->n_far * (uint64_t)CKR__FAR_ROOM +
         (p->n_far ? ckr__far_counts(&p->src->ctx) : 0) +
         c->env.parallel.n_threads * (facts->window_bytes + CKR__RUNS(facts->window_bytes) +
-                                     CKR__BESIDE + sizeof(ckr__lane) +
+                                     CKR__BESIDE + CKR__PAGE + sizeof(ckr__lane) +
                                      48 * (p->src->state.n_tensors + 1));
     return CKR_OK;
 }
@@ -34336,6 +34372,7 @@ static ckr_result ckr__plan_window(ckr_plan *p, uint64_t max_bytes)
             return ckr__cap_small(&p->ctx, "max_bytes", max_bytes, fixed + least);
         while (*lanes > 1 && max_bytes / *lanes < fixed + least) --*lanes;
         w = (max_bytes / *lanes - fixed) / 33 * 32 & ~(uint64_t)4095;
+        if (w >= CKR__WINDOW && w < CKR__WINDOW + CKR__PAGE) w = CKR__WINDOW - CKR__PAGE;
     }
     p->n_far = ckr__far_blocks(&p->ctx, &p->src->ctx);
     if (max_bytes && w < CKR__WINDOW + 2 * CKR__FAR_ROOM * 33 / 32) p->n_far = 0;
@@ -41271,7 +41308,7 @@ static ckr__held *ckr__part_add(ckr__load *l, const ckr__part *p)
         const uint32_t n = t->n_pieces;
         ok = p->flat ? ckr__read_run(l->c, t, h->like, &x, v, p->rank, replica)
                      : ckr__read_view_like(l->c, t, h->like, x.block, v, p->rank, replica);
-        if (p->form && t->n_pieces > n) t->pieces[n]._form = p->form;
+        for (uint32_t i = n; p->form && i < t->n_pieces; i++) t->pieces[i]._form = p->form;
     }
     return ok ? h : NULL;
 }
@@ -65104,9 +65141,9 @@ static const char *ckr__mg_stored(ckr__ctx *c, const ckr__mg_job *x, const char 
     return out->key;
 }
 
-/* The item of a key is made when it is new, with axes for layers and experts in front, which are the
-   lead of all of its cuts. NULL: out of memory, or it is refused: chunks that arithmetic tells are
-   right only where all of its layers and experts are alike. */
+/* The item of a key is made when it is new, with axes for layers and experts in front, which are
+   the lead of all of its cuts. NULL: out of memory, or it is refused: chunks that arithmetic tells
+   are right only where all of its layers and experts are alike. */
 static ckr__out_item *ckr__mg_dist_key(ckr__mg_job *x, const ckr__mg_item *t, const char *fqn,
                                        const ckr__mg_place_of *at, ckr_dtype as)
 {

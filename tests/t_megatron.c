@@ -1409,8 +1409,8 @@ static void apart(void)
     memio_remove(&disk, "w/a");
 }
 
-/* torch_dist has one tensor of all layers: where one of them has another shape than the others it is
-   refused, whichever comes first. */
+/* torch_dist has one tensor of all layers: where one of them has another shape than the others it
+   is refused, whichever comes first. */
 static void uneven_layers(void)
 {
     ckr_target t = target_of(1, 1, 1, -1, "torch_dist");

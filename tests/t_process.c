@@ -454,9 +454,29 @@ static int past_file_size(void)
     return 0;
 }
 
+/* A length that is refused where bytes are not: the write succeeds, and a part cannot begin. */
+static int past_length(void)
+{
+    static const uint8_t zeros[1 << 16];
+    struct rlimit most;
+    char path[600];
+    void *f = NULL;
+    uint64_t size;
+    most.rlim_cur = most.rlim_max = 1 << 18;
+    snprintf(path, sizeof path, "%s/long", g_tmp);
+    if (setrlimit(RLIMIT_FSIZE, &most) != 0) return 71;
+    if (ckr__os_open(NULL, path, true, &f, &size) != 0) return 72;
+    ckr__os_whole(f, 1 << 20, false);
+    if (ckr__os_write(NULL, f, 0, zeros, sizeof zeros) != 0) return 73;
+    ckr__os_close(NULL, f);
+    if (ckr__os_share(NULL, path, 1 << 20, &f) != EFBIG) return 74;
+    return remove(path);
+}
+
 static void file_size_limit(void)
 {
     CHECK_INT(in_child(past_file_size), 0);
+    CHECK_INT(in_child(past_length), 0);
 }
 
 static volatile sig_atomic_t g_strange;
