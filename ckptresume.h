@@ -13696,7 +13696,8 @@ enum {
 
 enum {                         /* classes and callables                                  */
     CKR__DG_OTHER = 0, CKR__DG_METADATA, CKR__DG_TENSOR, CKR__DG_BYTES, CKR__DG_CHUNK,
-    CKR__DG_INDEX, CKR__DG_INFO, CKR__DG_PROPERTIES, CKR__DG_SIZE, CKR__DG_DTYPE, CKR__DG_UNSAFE
+    CKR__DG_INDEX, CKR__DG_INFO, CKR__DG_PROPERTIES, CKR__DG_SIZE, CKR__DG_DTYPE, CKR__DG_UNSAFE,
+    CKR__DG_PLAN               /* of who wrote what: nothing in it is needed              */
 };
 
 enum {                         /* attributes                                             */
@@ -14029,7 +14030,8 @@ static unsigned ckr__dv_class(const char *mod, size_t n_mod, const char *name, s
         { "Metadata", CKR__DG_METADATA },        { "TensorStorageMetadata", CKR__DG_TENSOR },
         { "BytesStorageMetadata", CKR__DG_BYTES }, { "ChunkStorageMetadata", CKR__DG_CHUNK },
         { "MetadataIndex", CKR__DG_INDEX },      { "_StorageInfo", CKR__DG_INFO },
-        { "TensorProperties", CKR__DG_PROPERTIES }
+        { "TensorProperties", CKR__DG_PROPERTIES }, { "WriteItem", CKR__DG_PLAN },
+        { "TensorWriteData", CKR__DG_PLAN }
     };
     static const struct { const char *module, *name; } bad[] = {
         { "os", NULL }, { "posix", NULL }, { "nt", NULL }, { "subprocess", NULL }, { "sys", NULL },
@@ -14216,6 +14218,7 @@ static bool ckr__dv_newobj(ckr__dcp_vm *m)
     switch ((unsigned)(g >> 4 & 15)) {
     case CKR__DG_METADATA: return ckr__dv_object(m, CKR__DG_METADATA, 0);
     case CKR__DG_BYTES:    return ckr__dv_object(m, CKR__DG_BYTES, 0);
+    case CKR__DG_PLAN:     return ckr__dv_object(m, CKR__DG_PLAN, 0);
     case CKR__DG_CHUNK:    return CKR__DV_RECORD(m, CKR__DG_CHUNK, chunks);
     case CKR__DG_INDEX:    return CKR__DV_RECORD(m, CKR__DG_INDEX, indices);
     case CKR__DG_INFO:     return CKR__DV_RECORD(m, CKR__DG_INFO, infos);
@@ -14406,6 +14409,7 @@ static bool ckr__dv_build(ckr__dcp_vm *m)
     if (ckr__dv_is(object, CKR__DG_PROPERTIES))
         return ckr__dv_properties(m, (size_t)(object >> 8), state);
     ckr__dv_box *b = ckr__dv_box_as(m, state, true);
+    if (!b && ckr__dv_is(object, CKR__DG_PLAN)) return true;
     if (!b) return ckr__dv_bad(m, "attributes that are no dict");
     if (b->generation != state >> 36) return ckr__dv_taken(m);
     const uint64_t *words = ckr__dv_words(m, b);
@@ -14888,8 +14892,7 @@ typedef struct ckr__dv_gather {
     const uint64_t *state;     /* the pairs of the state                                 */
     size_t       n_state, last;        /* how many; the one that was found last          */
     ckr__map     words;        /* name's word in the machine -> pair                     */
-    ckr__map     boxes;        /* pair and start -> chunk, made when a hint is wrong     */
-    uint64_t    *box_keys;
+    void       **by;           /* the chunks of each pair by where they begin            */
 } ckr__dv_gather;
 
 /* The pairs of a dict; an absent one or None has none. */
@@ -15072,24 +15075,33 @@ static bool ckr__dv_chunks(ckr__dv_gather *g)
     return true;
 }
 
-/* Equal starts are one place in `dims`: this and the item are the key of a chunk. */
-static uint64_t ckr__dv_key(const ckr__dv_gather *g, size_t pair, const int64_t *start)
+/* Equal starts are one place in `dims`. */
+static int ckr__dv_start_cmp(const void *a, const void *b)
 {
-    return (uint64_t)pair << 32 | (uint64_t)(start - g->dims);
+    const ckr__dcp_chunk *x = (const ckr__dcp_chunk *)a, *y = (const ckr__dcp_chunk *)b;
+    return (x->start > y->start) - (x->start < y->start);
 }
 
-/* Hints are only that: the first wrong one makes a map of all boxes. */
-static bool ckr__dv_boxes(ckr__dv_gather *g)
+/* Hints are only that: the first wrong one of an item sorts its chunks. The last of those that
+   begin there; or NULL. */
+static ckr__dcp_chunk *ckr__dv_begins(ckr__dv_gather *g, uint64_t first, size_t n,
+                                      const int64_t *start)
 {
-    if (g->box_keys) return true;
-    g->box_keys = CKR__NEW_N(g->scratch, uint64_t, g->n_chunks);
-    for (size_t i = 0; g->box_keys && i < g->n_state; i++)
-        for (uint64_t k = g->first[i]; k < g->first[i + 1]; k++) {
-            if (!g->chunks[k].start) continue;
-            g->box_keys[k] = ckr__dv_key(g, i, g->chunks[k].start);
-            ckr__map_put(&g->boxes, (const char *)&g->box_keys[k], 8, k, NULL);
-        }
-    return !ckr__failed(g->m->c);
+    if (!g->by) g->by = CKR__NEW_N(g->scratch, void *, g->n_chunks);
+    if (!g->by || !n) return NULL;
+    void **by = g->by + first;
+    if (!by[0]) {
+        for (size_t k = 0; k < n; k++) by[k] = &g->chunks[first + k];
+        if (!ckr__sort(g->m->c, by, n, ckr__dv_start_cmp)) return NULL;
+    }
+    size_t lo = 0;
+    for (size_t hi = n; lo < hi;) {
+        const size_t mid = lo + (hi - lo) / 2;
+        if (((const ckr__dcp_chunk *)by[mid])->start > start) hi = mid;
+        else lo = mid + 1;
+    }
+    ckr__dcp_chunk *k = lo ? (ckr__dcp_chunk *)by[lo - 1] : NULL;
+    return k && k->start == start ? k : NULL;
 }
 
 /* The chunk of an entry of storage_data; NULL without an error: there is none. */
@@ -15097,7 +15109,6 @@ static ckr__dcp_chunk *ckr__dv_chunk_of(ckr__dv_gather *g, const ckr__dv_index *
 {
     const ckr__dcp_item *it = &g->d->items[g->items[pair]];
     const uint64_t first = g->first[pair], end = g->first[pair + 1];
-    uint64_t at;
     size_t n;
     if (it->bytes) return x->offset == UINT32_MAX ? &g->chunks[first] : NULL;
     if (x->offset == UINT32_MAX) return NULL;
@@ -15106,9 +15117,7 @@ static ckr__dcp_chunk *ckr__dv_chunk_of(ckr__dv_gather *g, const ckr__dv_index *
     const int64_t *start = g->dims + x->offset + 1;
     if (x->hint < end - first && g->chunks[first + x->hint].start == start)
         return &g->chunks[first + x->hint];
-    if (!ckr__dv_boxes(g)) return NULL;
-    uint64_t key = ckr__dv_key(g, pair, start);
-    return ckr__map_find(&g->boxes, (const char *)&key, 8, &at) ? &g->chunks[at] : NULL;
+    return ckr__dv_begins(g, first, (size_t)(end - first), start);
 }
 
 static bool ckr__dv_storage(ckr__dv_gather *g)
@@ -15237,7 +15246,7 @@ static bool ckr__dv_gather_run(ckr__dcp_vm *m, ckr__dcp *d)
     g.m = m;
     g.d = d;
     g.scratch = &scratch;
-    g.boxes.c = g.words.c = m->c;
+    g.words.c = m->c;
     scratch.chunks = NULL;
     if (ckr__dv_kind(m->state) != CKR__DV_BOX)
         return ckr__dv_bad(m, "Metadata has no state_dict_metadata");
@@ -15254,7 +15263,6 @@ static bool ckr__dv_gather_run(ckr__dcp_vm *m, ckr__dcp *d)
     ok = ok && ckr__dv_storage(&g) && ckr__dv_planner(&g);
     for (size_t i = 0; ok && i < n; i++) ok = ckr__dv_settle(&g, i);
     ckr__arena_free(&scratch);
-    ckr__map_free(&g.boxes);
     ckr__map_free(&g.words);
     return ok;
 }
@@ -33728,7 +33736,7 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, const ckr_plan *plan, ckr__fill *f
                        in_count))
         return CKR_OK;
     int64_t want = ckr__box_volume(t->n_dims, in_count);
-    for (i = ckr__pieces_near(plan, t, in_start, &axis); i < t->n_pieces; i++) {
+    for (i = ckr__pieces_near(plan, t, in_start, &axis); i < t->n_pieces && got < want; i++) {
         const ckr_piece *p = &t->pieces[i];
         if (axis >= 0 && p->start[axis] >= in_start[axis] + in_count[axis]) break;
         if (p->replica ||
@@ -40491,7 +40499,7 @@ static ckr_result ckr__fileset_settle(ckr__fileset *k, ckr__rankfile *f, ckr__lo
         ckr__arena_join(c, own);
     }
     x->chunks = NULL;
-    if (f->form && f->root) k->before[f->kind] = f->root;
+    if (f->form && f->root && f->root->count) k->before[f->kind] = f->root;
     return c->err->code;
 }
 
@@ -41064,6 +41072,7 @@ typedef struct ckr__part {
     bool              replica; /* another part holds these elements, too                   */
     int32_t           rank;    /* who stored it, in the dialect's order; -1: not known     */
     uint32_t          form;    /* of a slice that is looked at when it is read, or 0       */
+    uint64_t          room;    /* how many pieces its tensor will have, about; 0: not known  */
 } ckr__part;
 
 /* All of the view, of the whole tensor of n_dims, as `rank` stored it. */
@@ -41113,7 +41122,7 @@ typedef struct ckr__load {
     bool         padding;      /* padding rows are kept, in `wide`                         */
     ckr__map     names;        /* -> place in `held`                                       */
     ckr__held  **held;         /* the first slot of each name                              */
-    uint64_t     n_held;
+    uint64_t     n_held, last; /* last: place of the part before: mostly the same name     */
     ckr_tensor **order;        /* the state's tensors, as ckr__load_next was told          */
     uint64_t     n_order;
 } ckr__load;
@@ -41166,6 +41175,7 @@ static ckr__held *ckr__held_make(ckr__load *l, const ckr__part *p)
     if (vocab && l->vocab > 0 && l->vocab < rows[0]) rows[0] = l->vocab;
     h->tensor = ckr__tensor_add(l->c, l->s, p->name, p->slot, p->view->dtype, h->n_dims, rows);
     if (!h->tensor) return NULL;
+    if (!ckr__pieces_room(l->c, h->tensor, p->room)) return NULL;
     h->tensor->requires_grad = p->view->requires_grad;
     if (!p->alone && p->split) h->tensor->split = *p->split;
     if (!vocab || !l->padding || rows[0] == h->shape[0]) return h;
@@ -41180,12 +41190,12 @@ static ckr__held *ckr__held_make(ckr__load *l, const ckr__part *p)
 static ckr__held *ckr__part_held(ckr__load *l, const ckr__part *p)
 {
     ckr__held **place;
-    uint64_t at;
-    if (ckr__map_find(&l->names, p->name, strlen(p->name), &at)) place = &l->held[at];
-    else if (ckr__map_put(&l->names, p->name, strlen(p->name), l->n_held, NULL))
+    const ckr_tensor *like = NULL;
+    if ((l->last < l->n_held && !strcmp(l->held[l->last]->tensor->name, p->name)) ||
+        ckr__map_find(&l->names, p->name, strlen(p->name), &l->last)) place = &l->held[l->last];
+    else if (ckr__map_put(&l->names, p->name, strlen(p->name), l->last = l->n_held, NULL))
         place = CKR__PUSH(ckr__held *, l->c, l->held, l->n_held);
     else return NULL;
-    const ckr_tensor *like = NULL;
     for (; *place && strcmp((*place)->tensor->slot, p->slot) != 0; place = &(*place)->next)
         like = (*place)->tensor;
     if (*place) return *place;
@@ -47278,8 +47288,8 @@ static void ckr__nt_state_piece(ckr__nt *r, const ckr__rankfile *f, ckr__nt_para
         if (!ckr__contiguous(v, &n) || n != x.end - x.begin)
             ckr__nt_bad_shape(r, p, f, key, n, x.end - x.begin);
     }
-    ckr__held *h = ckr__failed(r->c) ? NULL : ckr__part_add(&r->load, &x);
-    if (h) ckr__pieces_room(r->c, h->tensor, ckr__nt_room(r, p, x.flat));
+    x.room = ckr__nt_room(r, p, x.flat);
+    if (!ckr__failed(r->c)) ckr__part_add(&r->load, &x);
 }
 
 /* State and master of every parameter in a file. */
@@ -47488,9 +47498,11 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
             if (!ckr__failed(r->c) && ckr__nt_groups(r, f[i], &x) == CKR_OK)
                 ckr__nt_states(r, f[i], &x);
         }
+        /* ckr__nt_check_scheduler asks the groups of the first rank of dp */
         ckr__fileset_settle(&r->f, f[i], &apart,
                             had != r->s->n_tensors + r->s->n_leftovers + r->n_pointed,
-                            "state gradient_accumulator");
+                            f[i]->at[CKR__DP] ? CKR__NT_OPTIMIZER_KEYS
+                                              : "state gradient_accumulator");
     }
     if (!ckr__failed(r->c)) ckr__nt_steps_end(r, &steps);
     return ckr__failed(r->c) ? r->c->err->code : ckr__nt_place_params(r, n && next);
@@ -55534,7 +55546,6 @@ static void ckr__ds_add(ckr__ds *r, ckr__ds_param *p, const ckr__part *x)
     ckr__held *h = ckr__part_add(&r->load, x);
     if (!h) return;
     if (!p->slots) p->slots = h;
-    if (!x->alone) ckr__pieces_room(r->c, h->tensor, p->n_pieces);
     h->tensor->requires_grad = !strcmp(x->slot, "master");
 }
 
@@ -55549,6 +55560,7 @@ static void ckr__ds_run_read(ckr__ds *r, const ckr__ds_run *x, const ckr_view *v
         part.end = s->hi;
         part.at = s->at;
         part.replica = s->param->stated;
+        part.room = s->param->n_pieces;
         ckr__ds_add(r, s->param, &part);
     }
 }
@@ -63252,6 +63264,7 @@ static void ckr__mg_dist_chunk(ckr__mg *r, const ckr__mg_grid_of *g, const char 
         p.rank = r->d->files[k->file].rank;
         p.replica = k->replica;
         p.form = form;
+        p.room = q->n_chunks / (uint64_t)(g->layers * g->experts);
         p.start = k->start + g->lead;
         ckr__mg_add(r, t, &p);
     }
@@ -63286,6 +63299,7 @@ static ckr_result ckr__mg_dist_flat(ckr__mg *r, const ckr__mg_grid_of *g, const 
     ckr__part p = ckr__mg_part(r, t, NULL, slot, &v);
     p.rank = r->d->files[k->file].rank;
     p.replica = k->replica;
+    p.room = q->n_chunks / (uint64_t)(g->layers * g->experts);
     p.block = ckr__box_block(&box, t->n_dims, start, count);
     p.flat = true;
     p.begin = k->start[n];
