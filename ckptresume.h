@@ -25751,6 +25751,8 @@ typedef struct ckr__out_index {
     ckr__out_cut  **cuts;              /* in the order of their parts                     */
     uint64_t        n_cuts, n_parts;   /* and how many parts and cuts there are             */
     ckr__out_file **files;             /* by rank                                         */
+    uint32_t       *shares;            /* cuts, by number, of which rank 0 has a chunk, then 1... */
+    uint64_t       *ends;              /* where those of each rank end                    */
 } ckr__out_index;
 
 typedef struct ckr__out {
@@ -25931,16 +25933,16 @@ static bool ckr__walk_parts_next(ckr__walk_parts *w)
 {
     const ckr__out_index *cuts = w->f->cuts;
     const uint32_t rank = w->f->cut_rank;
+    const uint64_t first = cuts && rank ? cuts->ends[rank - 1] : 0;
     if (w->cut && !w->part && !w->once && (w->k + 1) % w->cut->n_sections) return ++w->k;
     w->part = w->own < w->f->n_parts ? w->f->parts[w->own] : NULL;
-    for (; cuts && w->next < cuts->n_cuts; w->next++) {
-        const ckr__out_cut *cut = cuts->cuts[w->next];
-        const uint64_t k = (uint64_t)(rank - cut->first) * cut->n_sections;
+    for (; cuts && first + w->next < cuts->ends[rank]; w->next++) {
+        const ckr__out_cut *cut = cuts->cuts[cuts->shares[first + w->next]];
         if (w->part && w->part->order < cut->order) break;
-        if (rank < cut->first || k >= (w->once ? 1 : cut->n)) continue;
+        if (w->once && rank > cut->first) continue;
         w->part = NULL;
         w->cut = cut;
-        w->k = k;
+        w->k = (uint64_t)(rank - cut->first) * cut->n_sections;
         w->next++;
         return true;
     }
@@ -42327,12 +42329,34 @@ static ckr_result ckr__dcp_out_object(ckr__dcp_out *w, const char *fqn, const ck
     return !x || ckr__failed(w->c) ? ckr__oom(w->c) : CKR_OK;
 }
 
+/* Of which cuts each rank's file has chunks. */
+static void ckr__dcp_out_share(ckr__dcp_out *w)
+{
+    ckr__out_index *x = w->index;
+    uint64_t n = 0;
+    x->ends = CKR__NEW_N(w->c, uint64_t, w->ranks);
+    for (int fill = 0; fill < 2 && !ckr__failed(w->c); fill++) {
+        for (uint64_t i = 0; i < x->n_cuts; i++) {
+            const uint32_t first = x->cuts[i]->first, ranks = x->cuts[i]->n / x->cuts[i]->n_sections;
+            for (uint32_t r = first; r < first + ranks; r++)
+                if (fill) x->shares[x->ends[r]++] = (uint32_t)i;
+                else x->ends[r]++;
+        }
+        for (uint32_t r = 0; !fill && r < w->ranks; r++) {
+            n += x->ends[r];
+            x->ends[r] = n - x->ends[r];
+        }
+        if (!fill) x->shares = CKR__NEW_N(w->c, uint32_t, n);
+    }
+}
+
 static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
 {
     const char *path = ckr__printf(w->c, "%s.metadata", w->dir);
     ckr__out_file *f = path ? ckr__out_file_add(w->out, path, CKR_FORMAT_DCP) : NULL;
     ckr__map names = { w->c, NULL, 0, 0 };
     if (f) f->index = w->index;
+    ckr__dcp_out_share(w);
     for (uint64_t i = 0; i < w->index->n_items && !ckr__failed(w->c); i++)
         ckr__name_once(&names, w->index->items[i]->fqn);
     ckr__map_free(&names);
