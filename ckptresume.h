@@ -42337,8 +42337,9 @@ static void ckr__dcp_out_share(ckr__dcp_out *w)
     x->ends = CKR__NEW_N(w->c, uint64_t, w->ranks);
     for (int fill = 0; fill < 2 && !ckr__failed(w->c); fill++) {
         for (uint64_t i = 0; i < x->n_cuts; i++) {
-            const uint32_t first = x->cuts[i]->first, ranks = x->cuts[i]->n / x->cuts[i]->n_sections;
-            for (uint32_t r = first; r < first + ranks; r++)
+            const ckr__out_cut *cut = x->cuts[i];
+            const uint32_t end = cut->first + cut->n / cut->n_sections;
+            for (uint32_t r = cut->first; r < end; r++)
                 if (fill) x->shares[x->ends[r]++] = (uint32_t)i;
                 else x->ends[r]++;
         }

@@ -10,7 +10,7 @@ the limit.
   dcp100k dcp1m dcp7m   TorchTitan of 32, 294, 2,048 ranks, planned for 24, 220, 1,536
   zero3                 DeepSpeed, ZeRO-3 of 1,024 ranks, planned for 768
   nano                  Nanotron of 512 ranks, ZeRO-1, planned for 256
-  mega                  Megatron-LM, torch_dist of 1,024 ranks, planned for TP 4
+  mega mega200k         Megatron-LM, torch_dist of 1,024 ranks, planned for TP 4; of ten times as many layers
 """
 
 import os, shutil, sys
@@ -21,7 +21,8 @@ from measure import measured, row
 
 SECONDS, MEGABYTES, BYTES, MICROSECONDS = 15, 3000, 200, 1.5
 EMPTY = 2.5e6       # bytes that the tool has in memory without a checkpoint
-ROOM = {"dcp7m": 4, "dcp1m": 2}     # GiB
+ROOM = {"dcp7m": 4, "dcp1m": 2, "mega200k": 2}     # GiB
+LAYERS = {"mega200k": 1264}         # 126 else
 # kind, ranks, what plan is asked for, ranks of the plan
 CASES = {
     "dcp100k": ("dcp", 32, ["--dp", "24"], 24),
@@ -30,14 +31,16 @@ CASES = {
     "zero3": ("zero3", 1024, ["--dp", "768"], 768),
     "nano": ("nano", 512, ["--dp", "32"], 256),
     "mega": ("mega", 1024, ["--tp", "4"], 512),
+    "mega200k": ("mega", 1024, ["--tp", "4"], 512),
 }
 
 
 def measure(tool, path, name, before):
     kind, ranks, target, to_ranks = CASES[name]
+    layers = LAYERS.get(name, 126)
     if not path.exists():
-        frontier.write(kind, path, ranks)
-    n, to = frontier.chunks(kind, ranks), frontier.chunks(kind, to_ranks)
+        frontier.write(kind, path, ranks, layers)
+    n, to = frontier.chunks(kind, ranks, layers), frontier.chunks(kind, to_ranks, layers)
     print(f"\n### {name}: {n:,} chunks, planned for {to:,}\n\n| figure | min | median | limit | median / limit |")
     print("|---|---|---|---|---|", flush=True)
     done = {}
@@ -51,12 +54,12 @@ def measure(tool, path, name, before):
         row(what, seconds, "s", SECONDS, True)
         row(what + ", memory", memory / 1e6, "MB", MEGABYTES)
     if "inspect" not in done or "plan" not in done:
-        return None
+        return
     whole = n, to, done["inspect"][0] - EMPTY, done["plan"][0] - done["inspect"][0], *done["plan"][1]
     figures("", whole)
-    if kind == "dcp" and before:
-        figures(f", from {before[0]:,} to {n:,}", [a - b for a, b in zip(whole, before)])
-    return whole if kind == "dcp" else before
+    if kind in before:
+        figures(f", from {before[kind][0]:,} to {n:,}", [a - b for a, b in zip(whole, before[kind])])
+    before[kind] = whole
 
 
 def figures(what, whole):
@@ -69,14 +72,14 @@ def figures(what, whole):
 def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
-    before = None
+    before = {}
     for name in sys.argv[3:] or CASES:
         path, room = Path(sys.argv[2]) / name, ROOM.get(name, 1)
         free = shutil.disk_usage(path.parent).free / 2**30
         if free < room:
             print(f"\n{name}: not run, it wants {room} GiB of room in BENCH_DATA, there are {free:.1f}.", flush=True)
             continue
-        before = measure(sys.argv[1], path, name, before)
+        measure(sys.argv[1], path, name, before)
         if not os.environ.get("BENCH_KEEP"):
             shutil.rmtree(path)
 
