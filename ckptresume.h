@@ -13709,7 +13709,7 @@ enum {                         /* attributes                                    
 
 typedef struct ckr__dv_box {
     uint64_t *own, first;      /* words outside `cells`, once it has grown; else in it    */
-    uint32_t  n, cap, generation, puts;
+    uint32_t  n, cap, generation, puts, at;    /* at: place in the memo that it was put to   */
     bool      dict;
 } ckr__dv_box;
 typedef struct ckr__dv_chunk { uint32_t offsets, sizes; } ckr__dv_chunk;       /* in dims   */
@@ -14419,11 +14419,13 @@ static bool ckr__dv_build(ckr__dcp_vm *m)
         if (attr == CKR__DA_OTHER && ckr__dv_is(object, CKR__DG_METADATA)) m->d->n_extra++;
     }
     if (!ckr__dv_build_as(m, object, a)) return false;
-    if (b->own || b->puts > 1 || !b->cap) return true;         /* seldom: it stays         */
+    const uint32_t index = (uint32_t)(state >> 4), packed = index << 4 | CKR__DV_BOX;
+    if (b->own || b->puts > 1 || !b->cap || index >> 28) return true;  /* seldom: it stays   */
+    if (b->puts && m->memo[b->at] == packed) m->memo[b->at] = CKR__DV_TAKEN;
     if (b->first + b->cap == m->n_cells) m->n_cells = (size_t)b->first;
     b->generation = (b->generation + 1) & 0xfffffff;
     if (!CKR__DV_ROOM(m, free, m->n_free + 1)) return false;
-    m->free[m->n_free++] = (uint32_t)(state >> 4 & 0xffffffff);
+    m->free[m->n_free++] = index;
     return true;
 }
 
@@ -14463,6 +14465,7 @@ static bool ckr__dv_put(ckr__dcp_vm *m, uint64_t index)
         memset(&m->size_seen, 0, sizeof m->size_seen);
     }
     m->memo[index] = v;
+    if ((v & 15) == CKR__DV_BOX) m->boxes[v >> 4].at = (uint32_t)index;
     return true;
 }
 
@@ -14713,11 +14716,8 @@ static bool ckr__dv_get(ckr__dcp_vm *m, uint64_t index)
     if (p == CKR__DV_ABSENT) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
     if (p == CKR__DV_TAKEN) return ckr__dv_taken(m);
     if ((p & 15) == 15) v = m->wide[p >> 4];
-    if (ckr__dv_kind(v) == CKR__DV_BOX) {
-        const ckr__dv_box *b = ckr__dv_box_of(m, v);
-        if (b->puts != 1 && b->generation) return ckr__dv_taken(m);
-        v |= (uint64_t)(b->generation & 0xfffffff) << 36;
-    }
+    if (ckr__dv_kind(v) == CKR__DV_BOX)
+        v |= (uint64_t)(ckr__dv_box_of(m, v)->generation & 0xfffffff) << 36;
     if (ckr__dv_kind(v) == CKR__DV_GLOBAL && m->have - m->pos > 2 && m->data[m->pos] == ')' &&
         m->data[m->pos + 1] == 0x81) {         /* an object of the class: at one go       */
         m->pos += 2;
@@ -41193,8 +41193,10 @@ static ckr__held *ckr__part_held(ckr__load *l, const ckr__part *p)
 {
     ckr__held **place;
     const ckr_tensor *like = NULL;
-    if ((l->last < l->n_held && !strcmp(l->held[l->last]->tensor->name, p->name)) ||
-        ckr__map_find(&l->names, p->name, strlen(p->name), &l->last)) place = &l->held[l->last];
+    const ckr__held *last = l->last < l->n_held ? l->held[l->last] : NULL;
+    if ((last && !strcmp(last->tensor->name, p->name)) ||
+        ckr__map_find(&l->names, p->name, strlen(p->name), &l->last))
+        place = &l->held[l->last];
     else if (ckr__map_put(&l->names, p->name, strlen(p->name), l->last = l->n_held, NULL))
         place = CKR__PUSH(ckr__held *, l->c, l->held, l->n_held);
     else return NULL;
@@ -47506,6 +47508,9 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
     ckr__rankfile **f = r->f.files[CKR__NT_OPTIMIZER];
     ckr__nt_steps steps = { NULL, NULL, ckr__nan(), ckr__nan() };
     uint64_t next = 0;
+    bool each = false;         /* has a scheduler's file, which asks for its LR             */
+    for (uint64_t i = 0; i < r->f.n_files[CKR__NT_SCHEDULER]; i++)
+        if (r->f.files[CKR__NT_SCHEDULER][i]->of[CKR__DP]) each = true;
     if (!n)                    /* serialize/optimizer.py: load_optimizer                  */
         ckr__say(r->c, "CKR_W_NANOTRON_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
                  "there are no optimizer files: only the weights can be resumed, and Nanotron "
@@ -47523,11 +47528,10 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
             if (!ckr__failed(r->c) && ckr__nt_groups(r, f[i], &x) == CKR_OK)
                 ckr__nt_states(r, f[i], &x);
         }
-        /* ckr__nt_check_scheduler asks the groups of the first rank of dp */
         ckr__fileset_settle(&r->f, f[i], &apart,
                             had != r->s->n_tensors + r->s->n_leftovers + r->n_pointed,
-                            f[i]->at[CKR__DP] ? CKR__NT_OPTIMIZER_KEYS
-                                              : "state gradient_accumulator");
+                            f[i]->at[CKR__DP] && !each ? CKR__NT_OPTIMIZER_KEYS
+                                                       : "state gradient_accumulator");
     }
     if (!ckr__failed(r->c)) ckr__nt_steps_end(r, &steps);
     return ckr__failed(r->c) ? r->c->err->code : ckr__nt_place_params(r, n && next);
@@ -63867,7 +63871,14 @@ static ckr_result ckr__mg_defects(ckr__mg *r)
             for (uint64_t k = 0; k < r->files[i]->n_optims && !ckr__failed(r->c); k++)
                 if (k || r->files[i]->ep == 0) ckr__mg_defect_rank(r, r->files[i], k, mend);
     if (ckr__failed(r->c) || !r->defect) return r->c->err->code;
-    for (uint64_t i = 0; i < r->n_items; i++) n += r->items[i]->shifted;
+    for (uint64_t i = 0; i < r->n_items; i++) {
+        n += r->items[i]->shifted;
+        for (const ckr__held *h = r->items[i]->slots; h; h = h->next)
+            if (h->mended && (ckr__tensor_check(r->c, h->mended->tensor) != CKR_OK ||
+                              (h->mended->wide &&
+                               ckr__tensor_check(r->c, h->mended->wide) != CKR_OK)))
+                return r->c->err->code;
+    }
     ckr__sprint(text, sizeof text, "%llu parameters", (unsigned long long)n);
     return ckr__say(r->c, "CKR_W_MEGATRON_DEFECT", CKR_LOST, "optimizer", text, NULL,
                     "Megatron core 0.15 to 0.19 cut the optimizer's buckets at wrong offsets when "

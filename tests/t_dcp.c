@@ -820,7 +820,13 @@ static void lying_pickles(void)
         ROW("Metadata of nothing", "\200\2" CLASS "Metadata\n)\201}b.", DCP_METADATA),
         ROW("two of them", "\200\2" CLASS "Metadata\n)\201}b" CLASS "Metadata\n)\201}b.",
             DCP_METADATA),
-        ROW("a size of text", "\200\2ctorch\nSize\n(X\1\0\0\0at\205R.", PICKLE_ARGS)
+        ROW("a size of text", "\200\2ctorch\nSize\n(X\1\0\0\0at\205R.", PICKLE_ARGS),
+        ROW("attributes of two objects", "\200\2" CLASS "MetadataIndex\nq\0)\201}q\1(NK\1"
+            "X\3\0\0\0fqnq\2X\1\0\0\0wub0h\0)\201h\1b.", PICKLE_MEMO),
+        ROW("a size whose tuple's place such a dict had",
+            "\200\2" CLASS "MetadataIndex\nq\0)\201}q\1(NK\1X\3\0\0\0fqnX\1\0\0\0wub"
+            "0(K\1X\3\0\0\0fqnX\1\0\0\0wtq\2" "0h\0)\201h\1b0}("
+            "K\3K\1K\1K\1u0ctorch\nSize\nh\2\205R0N.", PICKLE_MEMO)
 #undef ROW
     };
     static meta m;

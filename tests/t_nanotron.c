@@ -880,6 +880,35 @@ static void scheduler_own(void)
     CHECK_INT(edited(2, 0, "CKR_W_BASE_LR_SPLIT", CKR_APPROX), 1);
 }
 
+/* Files of schedulers may be named by dp, too: each is held against the optimizer's of its rank. */
+static void scheduler_of_each_dp(void)
+{
+    static const char known[] = "_last_lr";
+    ckr_env env;
+    ckr_open_desc d = in_memory(&env);
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    char name[160];
+    load_edited("tp2_pp1_dp2_zero1_bf16_master");
+    for (int i = 0; i < 4; i++) {
+        const memio_file *f = memio_find(&mem, i % 2 ? EDITED_SCHEDULE("1") : EDITED_SCHEDULE("0"));
+        if (!CHECK(f != NULL)) return;
+        snprintf(name, sizeof name, "%s_dp-%d-of-2_tp-%d-of-2_exp-0-of-1.pt",
+                 EDITED "/13/lr_scheduler/lr_scheduler_pp-0-of-1", i / 2, i % 2);
+        memio_put(&mem, name, f->data, f->size);
+    }
+    memio_remove(&mem, EDITED_SCHEDULE("0"));
+    memio_remove(&mem, EDITED_SCHEDULE("1"));
+    CHECK_OK(ckr_ckpt_open(EDITED, &d, &c, &e), &e);
+    ckr_ckpt_close(c);
+    memio_file *f = memio_find(&mem, name);
+    for (size_t i = 0; i + sizeof known + 20 < f->size; i++)
+        for (size_t k = i; !memcmp(f->data + i, known, sizeof known - 1) && k < i + 20; k++)
+            if (f->data[k] == 'G') f->data[k + 8] ^= 1;        /* its first number              */
+    CHECK_INT(ckr_ckpt_open(EDITED, &d, &c, &e), CKR_E_MISMATCH);
+    CHECK(strstr(e.file, "dp-1-of-2_tp-1-of-2") != NULL);
+}
+
 /* What the run is started with: its batch, what it does not find, what the parameters are. */
 static void configured(void)
 {
@@ -1011,6 +1040,7 @@ int main(int argc, char **argv)
     RUN(router);
     RUN(vocab_before_padding);
     RUN(scheduler_own);
+    RUN(scheduler_of_each_dp);
     RUN(configured);
     RUN(left_out);
 #ifndef _WIN32
