@@ -25751,7 +25751,8 @@ typedef struct ckr__out_index {
     ckr__out_cut  **cuts;              /* in the order of their parts                     */
     uint64_t        n_cuts, n_parts;   /* and how many parts and cuts there are             */
     ckr__out_file **files;             /* by rank                                         */
-    uint32_t       *shares;            /* cuts, by number, of which rank 0 has a chunk, then 1... */
+    uint32_t       *shares;            /* cuts, by number, of which rank 0 has a chunk, then 1...;
+                                          NULL: an error ended the list of cuts           */
     uint64_t       *ends;              /* where those of each rank end                    */
 } ckr__out_index;
 
@@ -25931,7 +25932,7 @@ static ckr__walk_parts ckr__walk_parts_of(const ckr__out_file *f)
 
 static bool ckr__walk_parts_next(ckr__walk_parts *w)
 {
-    const ckr__out_index *cuts = w->f->cuts;
+    const ckr__out_index *cuts = w->f->cuts && w->f->cuts->shares ? w->f->cuts : NULL;
     const uint32_t rank = w->f->cut_rank;
     const uint64_t first = cuts && rank ? cuts->ends[rank - 1] : 0;
     if (w->cut && !w->part && !w->once && (w->k + 1) % w->cut->n_sections) return ++w->k;
