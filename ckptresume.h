@@ -13696,8 +13696,7 @@ enum {
 
 enum {                         /* classes and callables                                  */
     CKR__DG_OTHER = 0, CKR__DG_METADATA, CKR__DG_TENSOR, CKR__DG_BYTES, CKR__DG_CHUNK,
-    CKR__DG_INDEX, CKR__DG_INFO, CKR__DG_PROPERTIES, CKR__DG_SIZE, CKR__DG_DTYPE, CKR__DG_UNSAFE,
-    CKR__DG_PLAN               /* of who wrote what: nothing in it is needed              */
+    CKR__DG_INDEX, CKR__DG_INFO, CKR__DG_PROPERTIES, CKR__DG_SIZE, CKR__DG_DTYPE, CKR__DG_UNSAFE
 };
 
 enum {                         /* attributes                                             */
@@ -13755,7 +13754,8 @@ typedef struct ckr__dcp_vm {
     uint32_t       files[64];
     ckr__dv_seen   seen[16][4], size_seen;     /* keys of each class, torch.Size             */
     uint64_t       state, planner, storage;    /* of the Metadata object, once built      */
-    bool           built, done;
+    size_t         plans, before;      /* see ckr__dv_mark                               */
+    bool           built, done, plain, again;
 } ckr__dcp_vm;
 
 static bool ckr__dv_fail(ckr__dcp_vm *m, ckr_item item, const char *text)
@@ -13938,9 +13938,38 @@ static bool ckr__dv_has(ckr__dcp_vm *m, size_t n)
     return ckr__dv_fail(m, CKR_ITEM_PICKLE_STACK, NULL);
 }
 
+/* Megatron's metadata end with all_local_plans: who wrote what, half of the file, and nothing in it
+   is needed. Each value in it is OTHER; the memo keeps its first places, where the names of modules
+   are, and counts the rest. Where one is needed after all, all is read again as it stands. */
+#define CKR__DV_PLAN_PLACES 4096u
+
+static bool ckr__dv_again(ckr__dcp_vm *m)
+{
+    m->again = true;
+    return false;
+}
+
+/* Is a list on top, the Metadata's all_local_plans? */
+static bool ckr__dv_at_plans(const ckr__dcp_vm *m)
+{
+    const uint64_t *s = m->stack + m->floor;
+    size_t n;
+    if (m->plain || m->n_stack < m->floor + 2 || m->floor < 2 ||
+        !ckr__dv_is(s[-2], CKR__DG_METADATA) || (!m->before && m->memo_count != m->n_memo) ||
+        !ckr__dv_box_as(m, m->stack[m->n_stack - 1], false) ||
+        ckr__dv_kind(m->stack[m->n_stack - 2]) != CKR__DV_STR)
+        return false;
+    const char *key = ckr__dv_text(m, m->stack[m->n_stack - 2], &n);
+    return ckr__text_is(key, n, "all_local_plans");
+}
+
 static bool ckr__dv_mark(ckr__dcp_vm *m)
 {
     if (!CKR__DV_ROOM(m, marks, m->n_marks + 1)) return false;
+    if (!m->plans && ckr__dv_at_plans(m)) {
+        m->plans = m->n_marks + 1;
+        if (!m->before) m->before = m->n_memo;
+    }
     m->marks[m->n_marks++] = m->n_stack;
     m->floor = m->n_stack;
     return true;
@@ -13961,6 +13990,7 @@ static bool ckr__dv_unmark(ckr__dcp_vm *m, uint64_t **first, size_t *n)
 static bool ckr__dv_tuple(ckr__dcp_vm *m, const uint64_t *items, size_t n)
 {
     const size_t at = m->n_cells;
+    if (m->plans) return ckr__dv_push(m, CKR__DV_OTHER);
     if (!CKR__DV_ROOM(m, cells, at + n + 1)) return false;
     m->cells[at] = (uint64_t)n;
     if (n) memcpy(m->cells + at + 1, items, n * sizeof *items);
@@ -13971,6 +14001,7 @@ static bool ckr__dv_tuple(ckr__dcp_vm *m, const uint64_t *items, size_t n)
 static bool ckr__dv_new_box(ckr__dcp_vm *m, bool dict)
 {
     uint32_t i;
+    if (m->plans) return ckr__dv_push(m, CKR__DV_OTHER);
     if (m->n_free) {
         i = m->free[--m->n_free];
     } else {
@@ -14030,8 +14061,7 @@ static unsigned ckr__dv_class(const char *mod, size_t n_mod, const char *name, s
         { "Metadata", CKR__DG_METADATA },        { "TensorStorageMetadata", CKR__DG_TENSOR },
         { "BytesStorageMetadata", CKR__DG_BYTES }, { "ChunkStorageMetadata", CKR__DG_CHUNK },
         { "MetadataIndex", CKR__DG_INDEX },      { "_StorageInfo", CKR__DG_INFO },
-        { "TensorProperties", CKR__DG_PROPERTIES }, { "WriteItem", CKR__DG_PLAN },
-        { "TensorWriteData", CKR__DG_PLAN }
+        { "TensorProperties", CKR__DG_PROPERTIES }
     };
     static const struct { const char *module, *name; } bad[] = {
         { "os", NULL }, { "posix", NULL }, { "nt", NULL }, { "subprocess", NULL }, { "sys", NULL },
@@ -14082,7 +14112,7 @@ static bool ckr__dv_stack_global(ckr__dcp_vm *m)
     m->n_stack -= 2;
     if (ckr__dv_kind(m->stack[m->n_stack]) != CKR__DV_STR ||
         ckr__dv_kind(m->stack[m->n_stack + 1]) != CKR__DV_STR)
-        return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
+        return m->plans ? ckr__dv_again(m) : ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
     const char *mod = ckr__dv_text(m, m->stack[m->n_stack], &n_mod);
     const char *name = ckr__dv_text(m, m->stack[m->n_stack + 1], &n);
     return ckr__dv_global(m, mod, n_mod, name, n);
@@ -14186,6 +14216,7 @@ static bool ckr__dv_reduce(ckr__dcp_vm *m)
     m->n_stack -= 2;
     uint64_t callable = m->stack[m->n_stack];
     uint64_t args = m->stack[m->n_stack + 1];
+    if (m->plans) return ckr__dv_push(m, CKR__DV_OTHER);
     if (ckr__dv_kind(args) != CKR__DV_TUPLE ||
         (ckr__dv_kind(callable) != CKR__DV_GLOBAL && ckr__dv_kind(callable) != CKR__DV_OTHER))
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
@@ -14212,13 +14243,13 @@ static bool ckr__dv_newobj(ckr__dcp_vm *m)
     if (!ckr__dv_has(m, 2)) return false;
     m->n_stack -= 2;
     g = m->stack[m->n_stack];
+    if (m->plans) return ckr__dv_push(m, CKR__DV_OTHER);
     if (ckr__dv_kind(g) != CKR__DV_GLOBAL ||
         ckr__dv_kind(m->stack[m->n_stack + 1]) != CKR__DV_TUPLE)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
     switch ((unsigned)(g >> 4 & 15)) {
     case CKR__DG_METADATA: return ckr__dv_object(m, CKR__DG_METADATA, 0);
     case CKR__DG_BYTES:    return ckr__dv_object(m, CKR__DG_BYTES, 0);
-    case CKR__DG_PLAN:     return ckr__dv_object(m, CKR__DG_PLAN, 0);
     case CKR__DG_CHUNK:    return CKR__DV_RECORD(m, CKR__DG_CHUNK, chunks);
     case CKR__DG_INDEX:    return CKR__DV_RECORD(m, CKR__DG_INDEX, indices);
     case CKR__DG_INFO:     return CKR__DV_RECORD(m, CKR__DG_INFO, infos);
@@ -14409,7 +14440,6 @@ static bool ckr__dv_build(ckr__dcp_vm *m)
     if (ckr__dv_is(object, CKR__DG_PROPERTIES))
         return ckr__dv_properties(m, (size_t)(object >> 8), state);
     ckr__dv_box *b = ckr__dv_box_as(m, state, true);
-    if (!b && ckr__dv_is(object, CKR__DG_PLAN)) return true;
     if (!b) return ckr__dv_bad(m, "attributes that are no dict");
     if (b->generation != state >> 36) return ckr__dv_taken(m);
     const uint64_t *words = ckr__dv_words(m, b);
@@ -14455,6 +14485,8 @@ static bool ckr__dv_put(ckr__dcp_vm *m, uint64_t index)
     uint32_t v = 0;
     if (!ckr__dv_has(m, 1)) return false;
     if (index > m->op) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
+    if (m->before && (!m->plans || index != m->memo_count)) return ckr__dv_again(m);
+    if (m->before && index >= m->before + CKR__DV_PLAN_PLACES) return ++m->memo_count != 0;
     if (!CKR__DV_ROOM(m, memo, (size_t)index + 1) ||
         !ckr__dv_pack(m, m->stack[m->n_stack - 1], &v)) return false;
     while (m->n_memo <= index) m->memo[m->n_memo++] = CKR__DV_ABSENT;
@@ -14713,9 +14745,12 @@ static bool ckr__dv_get(ckr__dcp_vm *m, uint64_t index)
 {
     const uint32_t p = index < m->n_memo ? m->memo[index] : 0;
     uint64_t v = p;
+    if (m->before && !m->plans && index >= m->before) return ckr__dv_again(m);
+    if ((p & 15) == 15) v = m->wide[p >> 4];
+    if (m->plans && index < m->memo_count)
+        return ckr__dv_push(m, ckr__dv_kind(v) == CKR__DV_STR ? v : CKR__DV_OTHER);
     if (p == CKR__DV_ABSENT) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
     if (p == CKR__DV_TAKEN) return ckr__dv_taken(m);
-    if ((p & 15) == 15) v = m->wide[p >> 4];
     if (ckr__dv_kind(v) == CKR__DV_BOX)
         v |= (uint64_t)(ckr__dv_box_of(m, v)->generation & 0xfffffff) << 36;
     if (ckr__dv_kind(v) == CKR__DV_GLOBAL && m->have - m->pos > 2 && m->data[m->pos] == ')' &&
@@ -14731,6 +14766,7 @@ static bool ckr__dv_from_mark(ckr__dcp_vm *m, uint8_t op)
 {
     uint64_t *first = NULL;
     size_t n = 0;
+    if (m->plans > m->n_marks - 1) m->plans = 0;
     if (!ckr__dv_unmark(m, &first, &n)) return false;
     switch (op) {
     case 't': return ckr__dv_tuple(m, first, n);
@@ -14753,7 +14789,7 @@ static bool ckr__dv_tuple_top(ckr__dcp_vm *m, size_t n)
     if (!ckr__dv_has(m, n)) return false;
     m->n_stack -= n;
     memcpy(v, m->stack + m->n_stack, n * sizeof *v);
-    if (n > 1 || m->have - m->pos < 2 || s[0] != 0x94 || s[1] != 'R' || m->n_stack == m->floor ||
+    if (m->plans || n > 1 || m->have - m->pos < 2 || s[0] != 0x94 || s[1] != 'R' || m->n_stack == m->floor ||
         !ckr__dv_names(m->stack[m->n_stack - 1], CKR__DG_SIZE) || m->memo_count != m->n_memo)
         return ckr__dv_tuple(m, v, n);
     m->stack[m->n_stack++] = CKR__DV_OTHER;
@@ -15271,7 +15307,7 @@ static bool ckr__dv_gather_run(ckr__dcp_vm *m, ckr__dcp *d)
 static ckr_result ckr__dcp_metadata(ckr__dcp *d, const char *path)
 {
     ckr__ctx *c = d->c;
-    ckr__dcp_vm m = CKR_ZERO;
+    ckr__dcp_vm m = CKR_ZERO, fresh;
     m.c = c;
     m.d = d;
     m.path = path;
@@ -15283,8 +15319,16 @@ static ckr_result ckr__dcp_metadata(ckr__dcp *d, const char *path)
         return ckr__fail(c->err, CKR_ITEM_LIMIT, path, 0, NULL,
                          "%llu bytes of metadata, the limit is %llu", (unsigned long long)m.size,
                          4 * (unsigned long long)c->limits.max_metadata_bytes);
+    fresh = m;
     bool ok = ckr__dv_run(&m);
     ckr__dv_free(&m);
+    if (m.again) {
+        ckr__dv_free_records(&m);
+        m = fresh;
+        m.plain = true;
+        ok = ckr__dv_run(&m);
+        ckr__dv_free(&m);
+    }
     if (ok) ok = ckr__dv_gather_run(&m, d);
     ckr__dv_free_records(&m);
     return ok ? CKR_OK : ckr__oom(d->c);
@@ -61360,6 +61404,7 @@ struct ckr__mg_file {          /* a model parallel rank                         
     uint64_t        n_optims;
     ckr__mg_member *members[2];            /* of each optimizer, in the model's order    */
     uint64_t        n_members[2];
+    const ckr__mg_file *like;  /* the tensor rank before it, which has the same entries  */
     const ckr__mg_file *from;  /* of the target: the source's nearest, and what is written */
     ckr__out_file  *out;
     const ckr_node *random;    /* its streams' states                                    */
@@ -62376,7 +62421,7 @@ static void ckr__mg_lay_run(ckr__mg_buffer *l, const ckr_node *args, uint32_t dp
 }
 
 /* The members of a rank's optimizer by chunk and dtype. Where it fails, the error is set. */
-static ckr__mg_buffer *ckr__mg_buffers(ckr__mg *r, const ckr__mg_file *f, uint64_t which,
+static ckr__mg_buffer *ckr__mg_buffers(ckr__ctx *c, const ckr__mg_file *f, uint64_t which,
                                        uint64_t *n_out)
 {
     const uint64_t n = f->n_members[which];
@@ -62388,17 +62433,17 @@ static ckr__mg_buffer *ckr__mg_buffers(ckr__mg *r, const ckr__mg_file *f, uint64
         for (b = NULL, k = *n_out; k-- > 0 && all[k].chunk == m->chunk;)
             if (all[k].dtype == m->view->dtype) b = &all[k];
         if (!b) {
-            b = CKR__PUSH_FEW(ckr__mg_buffer, r->c, all, *n_out);
+            b = CKR__PUSH_FEW(ckr__mg_buffer, c, all, *n_out);
             b->chunk = m->chunk;
             b->dtype = m->view->dtype;
             b->align = 64;
             b->f = f;
-            b->m = CKR__NEW_N(r->c, ckr__mg_member *, n - i);
+            b->m = CKR__NEW_N(c, ckr__mg_member *, n - i);
         }
         if (!ckr__numel(m->view->n_dims, m->view->shape, &m->numel) ||
             m->numel > ((int64_t)1 << 59) - b->numel)
-            ckr__fail(r->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, m->item->name, NULL);
-        if (ckr__failed(r->c)) break;
+            ckr__fail(c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, m->item->name, NULL);
+        if (ckr__failed(c)) break;
         b->numel += m->numel;
         b->m[b->n++] = m;
     }
@@ -62590,6 +62635,11 @@ static ckr_result ckr__mg_groups(ckr__mg *r, ckr__mg_file *f, uint64_t optimizer
 static ckr_result ckr__mg_members(ckr__mg *r, ckr__mg_file *f, uint64_t which)
 {
     const ckr__mg_optim *o = f->optims ? &f->optims[which] : NULL;
+    if (f->like && f->like->optims == f->optims) {
+        f->members[which] = f->like->members[which];
+        f->n_members[which] = f->like->n_members[which];
+        return CKR_OK;
+    }
     f->members[which] = CKR__NEW_N(r->c, ckr__mg_member, f->n_entries);
     for (uint64_t k = 0; k < f->n_entries && f->members[which]; k++) {
         const ckr__mg_entry *x = &f->entries[k];
@@ -62788,7 +62838,7 @@ static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, ckr__mg
 static void ckr__mg_read_flat(ckr__mg *r, const ckr__mg_file *f, uint64_t which)
 {
     uint64_t n;
-    ckr__mg_buffer *b = ckr__mg_buffers(r, f, which, &n);
+    ckr__mg_buffer *b = ckr__mg_buffers(r->c, f, which, &n);
     for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++) {
         const ckr_node *by_dtype = ckr__mg_at(f->optims[which].flat, i);       /* one buffer   */
         if (ckr__dict_n(by_dtype) && ckr_node_is_dict(by_dtype->u.items[1]))
@@ -63484,7 +63534,12 @@ static ckr_result ckr__mg_all_files(ckr__mg *r)
     for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++) {
         const uint32_t tp = (uint32_t)(i % r->tp), stage = (uint32_t)(i / r->tp);
         ckr__mg_file *f = ckr__mg_file_new(r, tp, stage / r->ep, stage % r->ep);
-        for (uint32_t v = 0; f && v < r->vp; v++) ckr__mg_dist_entries(r, f, v);
+        for (uint32_t v = 0; f && !tp && v < r->vp; v++) ckr__mg_dist_entries(r, f, v);
+        if (f && tp) {
+            f->like = r->files[i - 1];
+            f->entries = f->like->entries;
+            f->n_entries = f->like->n_entries;
+        }
         r->files[r->n_files++] = f;
     }
     return r->c->err->code;
@@ -63667,7 +63722,7 @@ static void ckr__mg_dist_rank(ckr__mg *r, ckr__mg_file *f, uint32_t which)
     ckr__mg_members(r, f, which);
     if (ckr__failed(r->c)) return;
     if (o->flat) ckr__mg_read_flat(r, f, which);
-    ckr__mg_buffer *b = o->flat ? NULL : ckr__mg_buffers(r, f, which, &n);
+    ckr__mg_buffer *b = o->flat ? NULL : ckr__mg_buffers(r->c, f, which, &n);
     for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++) {
         if (ckr__mg_dist_buckets(r, o, i, &b[i]) != CKR_OK) return;
         bool full = ckr__mg_fill_buckets(&b[i]);
@@ -63847,8 +63902,10 @@ static void ckr__mg_probe_item(ckr__mg *r, const ckr__mg_buffer *in, const ckr__
 static void ckr__mg_defect_rank(ckr__mg *r, ckr__mg_file *f, uint64_t which, bool mend)
 {
     const uint32_t dp = which ? r->dp / r->ep : r->dp * r->cp;
+    ckr__ctx own = *r->c;
     uint64_t n;
-    ckr__mg_buffer *b = ckr__mg_buffers(r, f, which, &n);
+    own.chunks = NULL;
+    ckr__mg_buffer *b = ckr__mg_buffers(&own, f, which, &n);
     for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++) {
         ckr__mg_lay_run(&b[i], r->args, dp, f->pp);
         for (uint64_t k = 0; k < b[i].n && !ckr__failed(r->c); k++) {
@@ -63858,6 +63915,7 @@ static void ckr__mg_defect_rank(ckr__mg *r, ckr__mg_file *f, uint64_t which, boo
             break;
         }
     }
+    ckr__arena_free(&own);
 }
 
 static ckr_result ckr__mg_defects(ckr__mg *r)
@@ -64669,7 +64727,7 @@ static ckr_node *ckr__mg_flat_node(ckr__mg_job *x, const ckr__mg_file *k, int wh
     uint64_t n;
     if (which == 0 && k->ep > 0) return ckr__make(c, CKR_NODE_NONE);
     ckr__node_set(c, root, "buckets_coalesced", ckr__make_bool(c, true));
-    ckr__mg_buffer *b = ckr__mg_buffers(&x->to, k, (uint64_t)which, &n);
+    ckr__mg_buffer *b = ckr__mg_buffers(x->to.c, k, (uint64_t)which, &n);
     for (uint64_t g = 0; g < n && !ckr__failed(c); g++) {
         const char *param = ckr_dtype_name(b[g].dtype), *grad = low ? param : "float32";
         ckr_node *pair = ckr__make(c, CKR_NODE_DICT);
