@@ -2792,9 +2792,6 @@ typedef struct ckr__file {
     bool        borrowed;      /* another context's handle: it closes it                */
 } ckr__file;
 
-/* An archive inside a file that is no archive itself. */
-typedef struct ckr__slice { uint32_t file; uint64_t offset, size; } ckr__slice;
-
 typedef struct ckr__ctx {
     ckr_env     env;
     ckr_limits  limits;
@@ -2808,8 +2805,7 @@ typedef struct ckr__ctx {
     void       *os_pool;       /* of the default hooks                                  */
     bool        away;          /* its files are on a network                            */
     const char *home;          /* relative paths are from here; NULL: from where the program is */
-    ckr__slice *slices;        /* those that were opened                               */
-    uint64_t    n_slices, cap_slices;
+    const struct ckr__dcp *dcp;        /* whose slices are archives in its files; or NULL  */
     const struct ckr__dcp_form **forms;        /* of pieces, by _form - 1               */
     uint64_t    n_forms;
     const uint8_t *held;       /* bytes of a file that are in memory, while it is parsed     */
@@ -4647,30 +4643,6 @@ static bool ckr__files_borrow(ckr__ctx *c, const ckr__ctx *from)
         c->files[i].borrowed = true;
     }
     c->n_files = c->cap_files = c->n_parked = from->n_files;
-    return true;
-}
-
-/* Room for n in all: what is counted beforehand takes no more than it needs. */
-static bool ckr__slices_room(ckr__ctx *c, uint64_t n)
-{
-    if (n <= c->cap_slices) return true;
-    const uint64_t cap = n > 2 * c->cap_slices ? n : 2 * c->cap_slices;
-    ckr__slice *list = CKR__NEW_N(c, ckr__slice, cap);
-    if (!list) return false;
-    if (c->n_slices) memcpy(list, c->slices, (size_t)c->n_slices * sizeof *list);
-    c->slices = list;
-    c->cap_slices = cap;
-    return true;
-}
-
-/* `check` reads the archives in a file by this list, not the file as one archive. */
-static bool ckr__slice_note(ckr__ctx *c, uint32_t file, uint64_t offset, uint64_t size)
-{
-    if (!ckr__slices_room(c, c->n_slices + 1)) return false;
-    ckr__slice *s = &c->slices[c->n_slices++];
-    s->file = file;
-    s->offset = offset;
-    s->size = size;
     return true;
 }
 
@@ -13651,6 +13623,7 @@ typedef struct ckr__dcp {
     bool           safetensors;        /* Hugging Face's storage                           */
     const char    *version;
     uint64_t       n_extra;            /* attributes of the metadata that nobody knows     */
+    const struct ckr__dcp *before;     /* of the context, opened earlier                   */
 } ckr__dcp;
 
 static ckr_result ckr__dcp_fail(const ckr__dcp *d, ckr_item item, const char *file,
@@ -15385,7 +15358,9 @@ static ckr_result ckr__dcp_ranges(ckr__dcp *d)
         }
     }
     d->many = n > CKR__DCP_MANY;
-    return ckr__slices_room(d->c, d->c->n_slices + n) ? CKR_OK : ckr__oom(d->c);
+    d->before = d->c->dcp;
+    d->c->dcp = d;
+    return CKR_OK;
 }
 
 /* Small slices are read at once. */
@@ -15416,7 +15391,6 @@ static ckr_result ckr__dcp_slice(ckr__dcp *d, const ckr__dcp_item *x, const ckr_
         memcmp(bytes, "PK\3\4", 4) != 0)
         return ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE,
                                   "no torch archive where the metadata says");
-    if (!ckr__slice_note(d->c, file, k->offset, k->length)) return ckr__oom(d->c);
     scratch->files = d->c->files;
     scratch->n_files = d->c->n_files;
     scratch->held = whole ? bytes : NULL;
@@ -15661,8 +15635,7 @@ static bool ckr__dcp_form_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__d
     uint32_t file;
     if (!f || !bytes || ckr__dcp_file_of(d, k->file, &file) != CKR_OK ||
         !ckr__dcp_form_read(d, f, file, k->offset, bytes) ||
-        memcmp(bytes, f->bytes, f->head + f->tail) != 0 ||
-        !ckr__slice_note(d->c, file, k->offset, k->length))
+        memcmp(bytes, f->bytes, f->head + f->tail) != 0)
         return false;
     f->files[k->file / 8] |= (uint8_t)(1u << k->file % 8);
     ckr__dcp_form_put(f, k, file, out, dims);
@@ -15679,8 +15652,7 @@ static bool ckr__dcp_assume(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_
     ckr__dcp_form *f = d->many && k != x->chunks ? ckr__dcp_form_like(d, x, k) : NULL;
     uint32_t file;
     if (!f || !(f->files[k->file / 8] >> k->file % 8 & 1) ||
-        ckr__dcp_file_of(d, k->file, &file) != CKR_OK ||
-        !ckr__slice_note(d->c, file, k->offset, k->length))
+        ckr__dcp_file_of(d, k->file, &file) != CKR_OK)
         return false;
     if (!f->kept) {
         *CKR__PUSH(const ckr__dcp_form *, d->c, d->c->forms, d->c->n_forms) =
@@ -15724,8 +15696,6 @@ static bool ckr__dcp_form_holds(const ckr__ctx *of, ckr_error *err, const ckr_pi
     ckr__doc doc;
     c.err = err;
     c.chunks = NULL;
-    c.slices = NULL;
-    c.n_slices = c.cap_slices = 0;
     if (ckr__file_read(&c, p->file, at, bytes, f->head) != CKR_OK ||
         ckr__file_read(&c, p->file, at + f->length - f->tail, bytes + f->head, f->tail) != CKR_OK)
         return false;
@@ -15846,8 +15816,6 @@ static ckr_result ckr__dcp_object(ckr__dcp *d, const ckr__dcp_item *x, ckr_node 
     if (ckr__failed(d->c)) return d->c->err->code;
     if (v && v->root && v->length == k->length &&
         !memcmp(v->bytes, d->window, (size_t)k->length)) {
-        if (!ckr__slice_note(d->c, d->files[k->file].file, k->offset, k->length))
-            return ckr__oom(d->c);
         *out = CKR__DUP(d->c, ckr_node, v->root, 1);
         if (*out) (*out)->id = ++d->c->n_nodes;
         return d->c->err->code;
@@ -38552,20 +38520,31 @@ static ckr_result ckr__sweep_archive(ckr__sweep *s, uint32_t file, uint64_t offs
     return r == CKR_OK ? s->c->err->code : r;
 }
 
-/* The members of every archive that the checkpoint opened: files that hold archives hold them where
-   the reader has found them; any other file may be one. */
+/* The slices of a torch checkpoint that are archives; `sliced` gets its files. */
+static ckr_result ckr__sweep_slices(ckr__sweep *s, const ckr__dcp *d, bool *sliced,
+                                    uint64_t *n_packed)
+{
+    ckr_result r = CKR_OK;
+    for (uint64_t i = 0; i < d->n_items; i++)
+        for (uint64_t n = 0; n < d->items[i].n_chunks && r == CKR_OK; n++) {
+            const ckr__dcp_chunk *k = &d->items[i].chunks[n];
+            if (k->view) continue;
+            sliced[d->files[k->file].file] = true;
+            r = ckr__sweep_archive(s, d->files[k->file].file, k->offset, k->length, n_packed);
+        }
+    return r;
+}
+
+/* The members of every archive of the checkpoint: any file without slices may be one. */
 static ckr_result ckr__sweep_archives(ckr__sweep *s, uint64_t *n_packed)
 {
     const ckr__ctx *from = &s->ckpt->ctx;
     bool *sliced = CKR__NEW_N(s->c, bool, from->n_files);
     ckr_result r = sliced && ckr__files_borrow(s->c, from) ? CKR_OK : s->c->err->code;
-    for (uint64_t i = 0; i < from->n_slices && r == CKR_OK; i++)
-        sliced[from->slices[i].file] = true;
+    for (const ckr__dcp *d = from->dcp; d && r == CKR_OK; d = d->before)
+        r = ckr__sweep_slices(s, d, sliced, n_packed);
     for (uint32_t n = 0; n < from->n_files && r == CKR_OK; n++)
         if (!sliced[n]) r = ckr__sweep_archive(s, n, 0, s->c->files[n].size, n_packed);
-    for (uint64_t i = 0; i < from->n_slices && r == CKR_OK; i++)
-        r = ckr__sweep_archive(s, from->slices[i].file, from->slices[i].offset,
-                              from->slices[i].size, n_packed);
     return r;
 }
 
@@ -40499,7 +40478,7 @@ static ckr_result ckr__fileset_load_apart(ckr__fileset *k, ckr__rankfile *f, ckr
     x->chunks = c->chunks;
     c->chunks = own;
     x->closed = r == CKR_OK && c->files == was.files && c->n_files == was.n_files &&
-                c->n_slices == was.n_slices && (!c->n_notes || *c->n_notes == n_notes) &&
+                c->dcp == was.dcp && (!c->n_notes || *c->n_notes == n_notes) &&
                 c->stat_path == was.stat_path;
     if (r == CKR_OK && format) *format = found;
     if (x->closed) {
