@@ -13572,10 +13572,11 @@ typedef struct ckr__dcp_part { const char *key; int64_t index; } ckr__dcp_part; 
 
 typedef struct ckr__dcp_chunk {
     const int64_t  *start, *count;     /* n_dims of the item each                          */
-    uint64_t        offset, length;    /* of the slice                                     */
+    uint64_t        offset;            /* of the slice                                     */
+    union { uint64_t length; const ckr_view *view; } is;
     uint32_t        file;              /* index into the directory's files                 */
     bool            replica;           /* another rank's metadata has the same box         */
-    const ckr_view *view;              /* where it is known without opening a slice        */
+    bool            known;             /* `view`: where it lies, without opening a slice   */
 } ckr__dcp_chunk;
 
 /* What the metadata of a tensor says of its strides since torch 2.15: a ShardedTensor has none. */
@@ -15154,7 +15155,7 @@ static bool ckr__dv_storage(ckr__dv_gather *g)
                                     "storage_data has one chunk twice");
         k->file = m->infos[v >> 8].file;
         k->offset = m->infos[v >> 8].offset;
-        k->length = m->infos[v >> 8].length;
+        k->is.length = m->infos[v >> 8].length;
     }
     return true;
 }
@@ -15344,13 +15345,13 @@ static ckr_result ckr__dcp_ranges(ckr__dcp *d)
         n += x->n_chunks;
         for (uint64_t k = 0; k < x->n_chunks; k++) {
             const ckr__dcp_chunk *s = &x->chunks[k];
-            ckr_result r = s->view ? CKR_OK : ckr__dcp_file_of(d, s->file, &file);
+            ckr_result r = s->known ? CKR_OK : ckr__dcp_file_of(d, s->file, &file);
             if (r != CKR_OK) {
                 if (d->c->err->item == CKR_ITEM_RANK_MISSING)
                     ckr__copy_tail(d->c->err->where, sizeof d->c->err->where, x->fqn);
                 return r;
             }
-            if (!s->view) r = ckr__file_holds(d->c, file, s->offset, s->length,
+            if (!s->known) r = ckr__file_holds(d->c, file, s->offset, s->is.length,
                                               CKR_ITEM_RANK_MISSING, x->fqn);
             if (r != CKR_OK)
                 return ckr__remedy(d->c->err, r,
@@ -15376,8 +15377,8 @@ static uint8_t *ckr__dcp_window(ckr__dcp *d)
 static ckr_result ckr__dcp_slice(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
                                  ckr__ctx *scratch, ckr_node **root)
 {
-    const bool whole = k->length <= CKR__DCP_WHOLE;
-    const size_t n = whole ? (size_t)k->length : 4;
+    const bool whole = k->is.length <= CKR__DCP_WHOLE;
+    const size_t n = whole ? (size_t)k->is.length : 4;
     uint8_t *bytes = ckr__dcp_window(d);
     ckr__doc doc;
     uint32_t file;
@@ -15387,7 +15388,7 @@ static ckr_result ckr__dcp_slice(ckr__dcp *d, const ckr__dcp_item *x, const ckr_
         return ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_TRANSFORM,
                                   ckr__printf(d->c, "the slice is stored as %s, which is not "
                                               "unpacked here", d->files[k->file].transform));
-    if (k->length < 22 || ckr__file_read(d->c, file, k->offset, bytes, n) != CKR_OK ||
+    if (k->is.length < 22 || ckr__file_read(d->c, file, k->offset, bytes, n) != CKR_OK ||
         memcmp(bytes, "PK\3\4", 4) != 0)
         return ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE,
                                   "no torch archive where the metadata says");
@@ -15397,7 +15398,7 @@ static ckr_result ckr__dcp_slice(ckr__dcp *d, const ckr__dcp_item *x, const ckr_
     scratch->held_file = file;
     scratch->held_at = k->offset;
     scratch->held_size = n;
-    r = ckr__torch_doc(scratch, file, k->offset, k->length, &doc);
+    r = ckr__torch_doc(scratch, file, k->offset, k->is.length, &doc);
     scratch->held = NULL;
     if (r == CKR_OK) *root = doc.root;
     return r;
@@ -15468,8 +15469,8 @@ typedef struct ckr__dcp_form {
 static ckr__dcp_form *ckr__dcp_form_of(ckr__dcp *d, const ckr__dcp_item *x,
                                        const ckr__dcp_chunk *k)
 {
-    uint64_t h = k->length;
-    if (x->n_dims > CKR_MAX_DIMS || k->view) return NULL;
+    uint64_t h = k->is.length;
+    if (x->n_dims > CKR_MAX_DIMS || k->known) return NULL;
     if (!d->forms) d->forms = CKR__NEW_N(d->c, ckr__dcp_form, CKR__DCP_FORMS);
     for (uint32_t i = 0; i < x->n_dims; i++) h = h * 31 + (uint64_t)k->count[i];
     return d->forms ? &d->forms[h * 0x9e3779b97f4a7c15u >> 58] : NULL;
@@ -15573,10 +15574,10 @@ static void ckr__dcp_form_learn(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
     if (!f) return;
     f->length = 0;
     uint64_t head = v->data_offset - k->offset;
-    if (v->bytes || v->data_offset < k->offset || head > CKR__DCP_SIDE || head + 22 > k->length)
+    if (v->bytes || v->data_offset < k->offset || head > CKR__DCP_SIDE || head + 22 > k->is.length)
         return;
-    uint64_t tail = k->length - head < CKR__DCP_SIDE ? k->length - head : CKR__DCP_SIDE;
-    f->length = k->length;
+    uint64_t tail = k->is.length - head < CKR__DCP_SIDE ? k->is.length - head : CKR__DCP_SIDE;
+    f->length = k->is.length;
     f->kept = 0;
     f->files = CKR__NEW_N(d->c, uint8_t, d->n_files / 8 + 1);
     f->head = (uint32_t)head;
@@ -15619,7 +15620,7 @@ static ckr__dcp_form *ckr__dcp_form_like(ckr__dcp *d, const ckr__dcp_item *x,
                                          const ckr__dcp_chunk *k)
 {
     ckr__dcp_form *f = ckr__dcp_form_of(d, x, k);
-    return f && f->length == k->length && f->view.n_dims == x->n_dims &&
+    return f && f->length == k->is.length && f->view.n_dims == x->n_dims &&
                    (!x->n_dims || !memcmp(f->count, k->count, x->n_dims * sizeof *f->count)) &&
                    !d->files[k->file].transform
                ? f
@@ -15746,9 +15747,9 @@ static ckr_result ckr__dcp_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
     if (ckr__failed(d->c)) return d->c->err->code;
     scratch.chunks = NULL;
     scratch.arena_bytes = 0;
-    if (!k->view) r = ckr__dcp_is_block(d, k, &block);
-    if (k->view) {
-        *out = *k->view;
+    if (!k->known) r = ckr__dcp_is_block(d, k, &block);
+    if (k->known) {
+        *out = *k->is.view;
     } else if (block) {
         r = ckr__dcp_block(d, x, k, out);
     } else if (r == CKR_OK) {
@@ -15798,11 +15799,11 @@ static ckr__dcp_value *ckr__dcp_value_of(ckr__dcp *d, const ckr__dcp_chunk *k)
     uint8_t *bytes = ckr__dcp_window(d);
     uint32_t file;
     if (!d->values) d->values = CKR__NEW_N(d->c, ckr__dcp_value, CKR__DCP_VALUES);
-    if (!bytes || !d->values || k->length > CKR__DCP_WHOLE || d->files[k->file].transform ||
+    if (!bytes || !d->values || k->is.length > CKR__DCP_WHOLE || d->files[k->file].transform ||
         ckr__dcp_file_of(d, k->file, &file) != CKR_OK ||
-        ckr__file_read(d->c, file, k->offset, bytes, (size_t)k->length) != CKR_OK)
+        ckr__file_read(d->c, file, k->offset, bytes, (size_t)k->is.length) != CKR_OK)
         return NULL;
-    return &d->values[ckr__hash_keyed(0, (const char *)bytes, (size_t)k->length, 0) %
+    return &d->values[ckr__hash_keyed(0, (const char *)bytes, (size_t)k->is.length, 0) %
                       CKR__DCP_VALUES];
 }
 
@@ -15814,16 +15815,16 @@ static ckr_result ckr__dcp_object(ckr__dcp *d, const ckr__dcp_item *x, ckr_node 
     const ckr__dcp_chunk *k = &x->chunks[0];
     ckr__dcp_value *v = ckr__dcp_value_of(d, k);
     if (ckr__failed(d->c)) return d->c->err->code;
-    if (v && v->root && v->length == k->length &&
-        !memcmp(v->bytes, d->window, (size_t)k->length)) {
+    if (v && v->root && v->length == k->is.length &&
+        !memcmp(v->bytes, d->window, (size_t)k->is.length)) {
         *out = CKR__DUP(d->c, ckr_node, v->root, 1);
         if (*out) (*out)->id = ++d->c->n_nodes;
         return d->c->err->code;
     }
     const ckr_result r = ckr__dcp_slice(d, x, k, d->c, out);
     if (r != CKR_OK || !v || !ckr__dcp_is_value(*out)) return r;
-    v->length = k->length;
-    v->bytes = CKR__DUP(d->c, uint8_t, d->window, k->length);
+    v->length = k->is.length;
+    v->bytes = CKR__DUP(d->c, uint8_t, d->window, k->is.length);
     v->root = v->bytes ? *out : NULL;
     return d->c->err->code;
 }
@@ -15917,7 +15918,8 @@ static ckr_result ckr__dcp_shard_tensor(ckr__dcp *d, const ckr_node *key, const 
     }
     k.start = dims;
     k.count = dims + x->n_dims;
-    k.view = view;
+    k.is.view = view;
+    k.known = true;
     ckr__dcp_copy(d, i, &k);
     if (!ckr__dcp_empty(x, &k)) *CKR__PUSH(ckr__dcp_chunk, d->c, x->chunks, x->n_chunks) = k;
     return d->c->err->code;
@@ -15987,7 +15989,8 @@ static ckr_result ckr__dcp_consolidated(ckr__dcp *d)
             ckr__dcp_chunk k = CKR_ZERO;
             k.start = CKR__NEW_N(d->c, int64_t, x->n_dims);
             k.count = x->shape;
-            k.view = v;
+            k.is.view = v;
+            k.known = true;
             k.replica = true;
             if (!ckr__dcp_empty(x, &k))
                 *CKR__PUSH(ckr__dcp_chunk, d->c, x->chunks, x->n_chunks) = k;
@@ -23582,7 +23585,7 @@ static ckr_tensor *ckr__tensor_of_view(ckr__ctx *c, ckr_state *s, const char *na
 static bool ckr__pieces_room(ckr__ctx *c, ckr_tensor *t, uint64_t n)
 {
     if (n <= t->_room || n > UINT32_MAX) return true;
-    ckr_piece *list = CKR__NEW_N(c, ckr_piece, n);
+    ckr_piece *list = (ckr_piece *)ckr__arena_raw(c, (size_t)n * sizeof *list);
     if (!list) return false;
     if (t->n_pieces) memcpy(list, t->pieces, t->n_pieces * sizeof *list);
     t->pieces = list;
@@ -38528,9 +38531,9 @@ static ckr_result ckr__sweep_slices(ckr__sweep *s, const ckr__dcp *d, bool *slic
     for (uint64_t i = 0; i < d->n_items; i++)
         for (uint64_t n = 0; n < d->items[i].n_chunks && r == CKR_OK; n++) {
             const ckr__dcp_chunk *k = &d->items[i].chunks[n];
-            if (k->view) continue;
+            if (k->known) continue;
             sliced[d->files[k->file].file] = true;
-            r = ckr__sweep_archive(s, d->files[k->file].file, k->offset, k->length, n_packed);
+            r = ckr__sweep_archive(s, d->files[k->file].file, k->offset, k->is.length, n_packed);
         }
     return r;
 }
@@ -41133,8 +41136,8 @@ typedef struct ckr__held {
     ckr_tensor       *tensor;  /* of the state                                             */
     ckr_tensor       *wide;    /* the same with padding rows, in no state; NULL: it has none */
     uint32_t          n_dims;
-    const int64_t    *shape;   /* as stored                                                */
     bool              alone;
+    const int64_t    *shape;   /* as stored                                                */
     const ckr_tensor *like;    /* of the slot before it; or NULL                           */
     struct ckr__held *next;    /* the name's next slot, as they came; or NULL              */
     struct ckr__held *mended;  /* as it would be without its writer's defect; or NULL      */
@@ -41150,7 +41153,7 @@ typedef struct ckr__load {
     ckr__held  **held;         /* the first slot of each name                              */
     uint64_t     n_held, last; /* last: place of the part before: mostly the same name     */
     ckr_tensor **order;        /* the state's tensors, as ckr__load_next was told          */
-    uint64_t     n_order;
+    uint64_t     n_order, room;
 } ckr__load;
 
 static void ckr__load_init(ckr__load *l, ckr__ctx *c, ckr_state *s, ckr_item differs)
@@ -41376,8 +41379,13 @@ static ckr__slots *ckr__slots_of(ckr__ctx *c, const ckr_state *s, const ckr__map
 static void ckr__load_order(ckr__load *l, ckr_tensor *t)
 {
     if (t->index < l->n_order && l->order[t->index] == t) return;
+    void *list = l->order;
+    if (l->n_order == l->room &&
+        !ckr__arena_grow(l->c, &list, &l->room, l->s->n_tensors, sizeof *l->order))
+        return;
+    l->order = (ckr_tensor **)list;
     t->index = (uint32_t)l->n_order;
-    *CKR__PUSH(ckr_tensor *, l->c, l->order, l->n_order) = t;
+    l->order[l->n_order++] = t;
 }
 
 /* The slots of this name come next in the state's list of tensors. */
@@ -58405,7 +58413,7 @@ static ckr_result ckr__dcp_piece(ckr__dcp *d, const ckr__dcp_item *x, const ckr_
                                  ckr_tensor *t, const ckr_tensor *like)
 {
     uint32_t form = 0;
-    const bool sealed = !q->view && d->files[q->file].transform;
+    const bool sealed = !q->known && d->files[q->file].transform;
     int64_t dims[2 * CKR_MAX_DIMS] = { 0 };
     ckr__box box;
     ckr_view v;
@@ -58420,7 +58428,7 @@ static ckr_result ckr__dcp_piece(ckr__dcp *d, const ckr__dcp_item *x, const ckr_
     if (r != CKR_OK) return r;
     t->dtype = v.dtype;
     if (!ckr__read_view_like(d->c, t, like, ckr__box_block(&box, x->n_dims, q->start, q->count),
-                             &v, q->view || sealed ? -1 : d->files[q->file].rank, q->replica))
+                             &v, q->known || sealed ? -1 : d->files[q->file].rank, q->replica))
         return ckr__oom(d->c);
     if (form) t->pieces[t->n_pieces - 1]._form = form;
     return CKR_OK;
@@ -61324,13 +61332,14 @@ enum { CKR__MG_PARAM = 0, CKR__MG_BUFFER, CKR__MG_EXTRA };
 
 typedef struct ckr__mg_item {
     const char     *name;      /* global                                                 */
-    uint8_t         kind;
     int64_t         block;     /* 0 embedding, 1 + i layer i, layers + 1 what comes last */
     uint64_t        major, minor;          /* place among the block's                    */
     int64_t         expert;    /* global number, -1: none                                */
     uint32_t        pp, ep;    /* of the first file that has it                          */
     uint32_t        home;      /* its chunk, in torch_dist and at the target             */
+    uint8_t         kind;
     bool            unknown;   /* no rule tells how it is cut                            */
+    bool            shifted;   /* the writer's defect moved it                            */
     ckr_dtype       dtype;
     uint32_t        n_dims;
     const int64_t  *shape;     /* whole, with the padding rows                           */
@@ -61339,7 +61348,6 @@ typedef struct ckr__mg_item {
     uint64_t        group;     /* of the state's; CKR__MG_NONE                           */
     const ckr_node *attrs;     /* of a master, or NULL                                   */
     uint64_t        n_lost;    /* elements of its master that nothing brings back         */
-    bool            shifted;   /* the writer's defect moved it                            */
     double          step;      /* updates of it, NaN: not known                          */
     const ckr_node **extra;    /* of CKR__MG_EXTRA, by tensor parallel rank              */
     const ckr_view *part;      /* dtype and shape that each rank of torch_dist has of it  */
