@@ -3145,7 +3145,8 @@ static void ckr__buf_put(ckr__buf *b, const void *src, size_t n)
 static void ckr__buf_u8(ckr__buf *b, unsigned v)
 {
     const uint8_t x = (uint8_t)v;
-    ckr__buf_put(b, &x, 1);
+    if (b->size < b->cap) b->data[b->size++] = x;      /* most of a pickle's opcodes            */
+    else ckr__buf_put(b, &x, 1);
 }
 
 static void ckr__buf_str(ckr__buf *b, const char *s)
@@ -28713,8 +28714,7 @@ static void ckr__pickler_fill(ckr__pickler *p, ckr__pickler_frame *f)
         return;
     }
     if (at % batch == 0 && !(total - at == one && (at == 0 || !exact))) ckr__pickler_op(p, "(");
-    const ckr_node *child = f->node->u.items[f->at++];
-    ckr__pickler_push(p, CKR__PK_SAVE, child, 0, false);
+    ckr__pickler_save(p, f->node->u.items[f->at++]);
 }
 
 static void ckr__pickler_step(ckr__pickler *p)
@@ -28727,8 +28727,7 @@ static void ckr__pickler_step(ckr__pickler *p)
         return;
     }
     if (top->what == CKR__PK_TUPLE && top->at < n->count) {
-        n = n->u.items[top->at++];
-        ckr__pickler_push(p, CKR__PK_SAVE, n, 0, false);
+        ckr__pickler_save(p, n->u.items[top->at++]);
         return;
     }
     p->stack.size -= sizeof *top;
@@ -47968,6 +47967,7 @@ typedef struct ckr__nt_item {  /* a parameter at the target                     
     const ckr__nt_param *src;
     ckr__slots         of;     /* the master is in its list, too                         */
     const ckr_group   *group;
+    ckr_node          *hyper;  /* its dict in every file, but for params                 */
     uint32_t           owner, copy, n_blocks;    /* copy: a tied embedding's second stage */
     int64_t           *shape;  /* whole, with padding rows                               */
     ckr__block       **blocks;
@@ -48316,15 +48316,22 @@ static double ckr__nt_head_lr(const ckr__nt_job *x, const ckr__nt_item *p)
     return v;
 }
 
-static ckr_node *ckr__nt_group_node(ckr__nt_job *x, const ckr__nt_item *p, int64_t index)
+static ckr_node *ckr__nt_hyper(ckr__nt_job *x, const ckr__nt_item *p)
 {
-    ckr_node *g = ckr__group_dict(x->c, p->group, NULL), *list = ckr__make(x->c, CKR_NODE_LIST);
+    ckr_node *g = ckr__group_dict(x->c, p->group, NULL);
     ckr_node *lr = ckr__make_float(x->c, ckr__nt_head_lr(x, p)),
              *was = ckr__dict_value(p->group->raw ? p->group->raw : p->group->hyper, "lr");
     double v;
-    if (index >= 0) ckr__node_push(x->c, list, ckr__make_int(x->c, index));
     if (was) ckr__node_set(x->c, g, "lr", lr && ckr_node_f64(was, &v) && v == lr->u.f ? was : lr);
     if (x->schedule || !ckr_node_get(g, "initial_lr")) ckr__node_set(x->c, g, "initial_lr", lr);
+    return g;
+}
+
+static ckr_node *ckr__nt_group_node(ckr__nt_job *x, const ckr__nt_item *p, int64_t index)
+{
+    ckr_node *g = ckr__make(x->c, CKR_NODE_DICT), *list = ckr__make(x->c, CKR_NODE_LIST);
+    if (index >= 0) ckr__node_push(x->c, list, ckr__make_int(x->c, index));
+    for (uint64_t i = 0; i < ckr__dict_n(p->hyper); i++) ckr__node_take(x->c, g, p->hyper, i);
     ckr__node_set(x->c, g, "params", list);
     return g;
 }
@@ -49447,6 +49454,8 @@ static void ckr__nt_files(ckr__nt_job *x)
     ckr__nt_emit_weights(x);
     if (x->optimizer) {
         ckr__nt_emit_optimizer_config(x);
+        for (uint64_t i = 0; i < x->n_items; i++)
+            if (x->items[i].group) x->items[i].hyper = ckr__nt_hyper(x, &x->items[i]);
         ckr__nt_emit_ranks(x, CKR__NT_OPTIMIZER_ROW, ckr__nt_optimizer_file);
         ckr__nt_say_head(x);
     }
