@@ -14764,8 +14764,9 @@ static bool ckr__dv_tuple_top(ckr__dcp_vm *m, size_t n)
     if (!ckr__dv_has(m, n)) return false;
     m->n_stack -= n;
     memcpy(v, m->stack + m->n_stack, n * sizeof *v);
-    if (m->plans || n > 1 || m->have - m->pos < 2 || s[0] != 0x94 || s[1] != 'R' || m->n_stack == m->floor ||
-        !ckr__dv_names(m->stack[m->n_stack - 1], CKR__DG_SIZE) || m->memo_count != m->n_memo)
+    if (m->plans || n > 1 || m->have - m->pos < 2 || s[0] != 0x94 || s[1] != 'R' ||
+        m->n_stack == m->floor || m->memo_count != m->n_memo ||
+        !ckr__dv_names(m->stack[m->n_stack - 1], CKR__DG_SIZE))
         return ckr__dv_tuple(m, v, n);
     m->stack[m->n_stack++] = CKR__DV_OTHER;
     if (!ckr__dv_put(m, m->memo_count)) return false;

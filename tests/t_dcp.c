@@ -1202,8 +1202,8 @@ static ckr__dcp *metadata_of(const char *dir, ckr_ckpt **c, ckr_error *e)
     return d;
 }
 
-/* Megatron's all_local_plans pass by; where something of them is needed after all it is there. In the
-   memo: 0 is "1.9", before them; of theirs 1 is "1.10", 5002 "os", 5003 "1.11". */
+/* Megatron's all_local_plans pass by; where something of them is needed after all it is there. In
+   the memo 0 is "1.9", before them; of theirs 1 is "1.10", 5002 "os", 5003 "1.11". */
 static void plans(void)
 {
 #define ROW(label, within, after, version, item)                                                   \
