@@ -13671,7 +13671,8 @@ enum {
 
 enum {                         /* classes and callables                                  */
     CKR__DG_OTHER = 0, CKR__DG_METADATA, CKR__DG_TENSOR, CKR__DG_BYTES, CKR__DG_CHUNK,
-    CKR__DG_INDEX, CKR__DG_INFO, CKR__DG_PROPERTIES, CKR__DG_SIZE, CKR__DG_DTYPE, CKR__DG_UNSAFE
+    CKR__DG_INDEX, CKR__DG_INFO, CKR__DG_PROPERTIES, CKR__DG_SIZE, CKR__DG_DTYPE, CKR__DG_UNSAFE,
+    CKR__DG_PLAN               /* of who wrote what: nothing in it is needed              */
 };
 
 enum {                         /* attributes                                             */
@@ -13929,7 +13930,7 @@ static bool ckr__dv_at_plans(const ckr__dcp_vm *m)
 {
     const uint64_t *s = m->stack + m->floor;
     size_t n;
-    if (m->plain || m->n_stack < m->floor + 2 || m->floor < 2 ||
+    if (m->plain || !m->n_memo || m->n_stack < m->floor + 2 || m->floor < 2 ||
         !ckr__dv_is(s[-2], CKR__DG_METADATA) || (!m->before && m->memo_count != m->n_memo) ||
         !ckr__dv_box_as(m, m->stack[m->n_stack - 1], false) ||
         ckr__dv_kind(m->stack[m->n_stack - 2]) != CKR__DV_STR)
@@ -14036,7 +14037,8 @@ static unsigned ckr__dv_class(const char *mod, size_t n_mod, const char *name, s
         { "Metadata", CKR__DG_METADATA },        { "TensorStorageMetadata", CKR__DG_TENSOR },
         { "BytesStorageMetadata", CKR__DG_BYTES }, { "ChunkStorageMetadata", CKR__DG_CHUNK },
         { "MetadataIndex", CKR__DG_INDEX },      { "_StorageInfo", CKR__DG_INFO },
-        { "TensorProperties", CKR__DG_PROPERTIES }
+        { "TensorProperties", CKR__DG_PROPERTIES }, { "WriteItem", CKR__DG_PLAN },
+        { "TensorWriteData", CKR__DG_PLAN }
     };
     static const struct { const char *module, *name; } bad[] = {
         { "os", NULL }, { "posix", NULL }, { "nt", NULL }, { "subprocess", NULL }, { "sys", NULL },
@@ -14225,6 +14227,7 @@ static bool ckr__dv_newobj(ckr__dcp_vm *m)
     switch ((unsigned)(g >> 4 & 15)) {
     case CKR__DG_METADATA: return ckr__dv_object(m, CKR__DG_METADATA, 0);
     case CKR__DG_BYTES:    return ckr__dv_object(m, CKR__DG_BYTES, 0);
+    case CKR__DG_PLAN:     return ckr__dv_object(m, CKR__DG_PLAN, 0);
     case CKR__DG_CHUNK:    return CKR__DV_RECORD(m, CKR__DG_CHUNK, chunks);
     case CKR__DG_INDEX:    return CKR__DV_RECORD(m, CKR__DG_INDEX, indices);
     case CKR__DG_INFO:     return CKR__DV_RECORD(m, CKR__DG_INFO, infos);
@@ -14415,6 +14418,7 @@ static bool ckr__dv_build(ckr__dcp_vm *m)
     if (ckr__dv_is(object, CKR__DG_PROPERTIES))
         return ckr__dv_properties(m, (size_t)(object >> 8), state);
     ckr__dv_box *b = ckr__dv_box_as(m, state, true);
+    if (!b && ckr__dv_is(object, CKR__DG_PLAN)) return true;
     if (!b) return ckr__dv_bad(m, "attributes that are no dict");
     if (b->generation != state >> 36) return ckr__dv_taken(m);
     const uint64_t *words = ckr__dv_words(m, b);
@@ -38528,12 +38532,16 @@ static ckr_result ckr__sweep_slices(ckr__sweep *s, const ckr__dcp *d, bool *slic
                                     uint64_t *n_packed)
 {
     ckr_result r = CKR_OK;
+    bool again = false;        /* opened once more, later                              */
+    for (const ckr__dcp *e = s->ckpt->ctx.dcp; e != d; e = e->before)
+        again = again || !strcmp(e->dir, d->dir);
     for (uint64_t i = 0; i < d->n_items; i++)
         for (uint64_t n = 0; n < d->items[i].n_chunks && r == CKR_OK; n++) {
             const ckr__dcp_chunk *k = &d->items[i].chunks[n];
             if (k->known) continue;
             sliced[d->files[k->file].file] = true;
-            r = ckr__sweep_archive(s, d->files[k->file].file, k->offset, k->is.length, n_packed);
+            if (!again)
+                r = ckr__sweep_archive(s, d->files[k->file].file, k->offset, k->is.length, n_packed);
         }
     return r;
 }

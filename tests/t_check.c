@@ -183,6 +183,13 @@ static void once(void)
             t_check(most < free_most && most < 2000000, __FILE__, __LINE__,
                     "%s: %llu bytes in 300000 of buffers, %llu without", files[k][0],
                     (unsigned long long)most, (unsigned long long)free_most);
+            /* a directory that two dialects open, one after the other */
+            size_t n;
+            uint8_t *meta = t_slurp("tests/data/lightning/sharded.ckpt/meta.pt", &n);
+            if (k && meta) memio_put(&disk, "w/dcp/meta.pt", meta, n);
+            free(meta);
+            cost(files[k][1], false, 0);
+            CHECK(bytes_read >= all && bytes_read < all + all / 16);
             memio_remove(&disk, files[k][1]);
         }
 }

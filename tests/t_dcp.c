@@ -1228,6 +1228,16 @@ static void plans(void)
     };
 #undef ROW
     static meta m;
+    ckr_error e;
+    ckr_ckpt *c;
+    PUT(&m, "\200\2" CLASS "Metadata\n)\201}(");       /* the first that has a place          */
+    text(&m, "all_local_plans");
+    PUT(&m, "](}q\0Ne");
+    text(&m, "state_dict_metadata");
+    PUT(&m, "h\0ub.");
+    memio_put(&disk, "bad/.metadata", m.b, m.n);
+    ckr__dcp_close(metadata_of("bad", &c, &e));
+    ckr_ckpt_close(c);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         memset(&m, 0, sizeof m);
         PUT(&m, "\200\4\214\0031.9\2240" CLASS "Metadata\n)\201}(\214\23state_dict_metadata}"
@@ -1242,8 +1252,6 @@ static void plans(void)
             lies(rows[i].label, &m, rows[i].item);
             continue;
         }
-        ckr_error e;
-        ckr_ckpt *c;
         memio_put(&disk, "bad/.metadata", m.b, m.n);
         ckr__dcp *d = metadata_of("bad", &c, &e);
         t_check(d->version && !strcmp(d->version, rows[i].version), __FILE__, __LINE__, "%s: %s",
