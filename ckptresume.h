@@ -3933,9 +3933,24 @@ static int32_t ckr__os_zeros(const ckr__os_file *f, int fd, uint64_t offset, con
                              size_t n)
 {
 #if defined(CKR__SEEK_DATA)
-    if (!ckr__os_long(f, fd)) return ckr__os_transfer(fd, offset, NULL, src, n);
-    const off_t data = lseek(fd, (off_t)offset, CKR__SEEK_DATA);
-    if (data < 0 ? errno == ENXIO : (uint64_t)data >= offset + n) return 0;
+    /* (the page where the bytes before them end is no hole, what follows it may be)            */
+    const off_t first = (off_t)offset, end = (off_t)(offset + n);
+    bool told = ckr__os_long(f, fd);
+    off_t at = first;
+    int32_t r = 0;
+    while (told && at < end && !r) {
+        const off_t data = lseek(fd, at, CKR__SEEK_DATA);
+        told = data >= 0;
+        if (told ? data >= end : errno == ENXIO) return 0;
+        if (!told) break;
+        const off_t hole = lseek(fd, data, CKR__SEEK_HOLE);
+        at = hole > data && hole < end ? hole : end;
+        r = ckr__os_transfer(fd, (uint64_t)data, NULL, src + (data - first), (size_t)(at - data));
+    }
+    if (r || at == end) return r;
+    offset = (uint64_t)at;
+    src += at - first;
+    n = (size_t)(end - at);
 #else
     (void)f;
 #endif
@@ -38540,8 +38555,8 @@ static ckr_result ckr__sweep_slices(ckr__sweep *s, const ckr__dcp *d, bool *slic
             const ckr__dcp_chunk *k = &d->items[i].chunks[n];
             if (k->known) continue;
             sliced[d->files[k->file].file] = true;
-            if (!again)
-                r = ckr__sweep_archive(s, d->files[k->file].file, k->offset, k->is.length, n_packed);
+            if (again) continue;
+            r = ckr__sweep_archive(s, d->files[k->file].file, k->offset, k->is.length, n_packed);
         }
     return r;
 }
