@@ -14741,8 +14741,10 @@ static bool ckr__dv_get(ckr__dcp_vm *m, uint64_t index)
     uint64_t v = p;
     if (m->before && !m->plans && index >= m->before) return ckr__dv_again(m);
     if ((p & 15) == 15) v = m->wide[p >> 4];
-    if (m->plans && index < m->memo_count)
-        return ckr__dv_push(m, ckr__dv_kind(v) == CKR__DV_STR ? v : CKR__DV_OTHER);
+    if (m->plans && index < m->memo_count) {
+        if (ckr__dv_kind(v) != CKR__DV_STR) v = CKR__DV_OTHER;
+        return ckr__dv_push(m, v);
+    }
     if (p == CKR__DV_ABSENT) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
     if (p == CKR__DV_TAKEN) return ckr__dv_taken(m);
     if (ckr__dv_kind(v) == CKR__DV_BOX)
