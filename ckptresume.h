@@ -63924,9 +63924,8 @@ static void ckr__mg_probe_item(ckr__mg *r, const ckr__mg_buffer *in, const ckr__
 static void ckr__mg_defect_rank(ckr__mg *r, ckr__mg_file *f, uint64_t which, bool mend)
 {
     const uint32_t dp = which ? r->dp / r->ep : r->dp * r->cp;
-    ckr__ctx own = *r->c;
+    ckr__ctx own = ckr__ctx_aside(r->c);
     uint64_t n;
-    own.chunks = NULL;
     ckr__mg_buffer *b = ckr__mg_buffers(&own, f, which, &n);
     for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++) {
         ckr__mg_lay_run(&b[i], r->args, dp, f->pp);
