@@ -170,7 +170,7 @@
        >>rng.remap.work >>rng.remap.read >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof
        >>rng.remap.report >>rng.remap.write >>rng.remap.all >>layout >>out >>dialects
        >>dialects.names >>dialects.dicts >>dialects.follows >>dialects.carry >>kit.groups
-       >>kit.slots >>write.pickle >>write.image >>write.dcp >>run >>run.far >>run.fetch
+       >>kit.slots >>write.pickle >>alike >>write.image >>write.dcp >>run >>run.far >>run.fetch
        >>lanes >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes
        >>groups.gather >>groups.params
        >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
@@ -2929,16 +2929,30 @@ static void ckr__heap_free(ckr__ctx *c, void *p, size_t size)
 }
 
 #define CKR__ARENA_CHUNK ((size_t)1 << 16)
+#define CKR__ARENA_HEAD ((sizeof(ckr__chunk) + 15) & ~(size_t)15)
+
+/* Where an empty chunk may be: behind the one in use. Trees that come and go by the thousand take
+   theirs from there, since fresh memory costs as much as to parse them. */
+static ckr__chunk **ckr__arena_empty(ckr__chunk *k)
+{
+    return k && k->next && k->next->used == CKR__ARENA_HEAD ? &k->next : NULL;
+}
 
 /* A chunk with room for `size` bytes. Chunks double up to 4 MiB, so that a small tree stays small
    and a large one costs few allocations; what would fill most of one gets its own, behind the one
    in use, whose rest is not lost. NULL sets the error.                                         */
 static ckr__chunk *ckr__arena_chunk(ckr__ctx *c, size_t size)
 {
-    const size_t head = (sizeof(ckr__chunk) + 15) & ~(size_t)15;
-    ckr__chunk *k = c->chunks;
+    const size_t head = CKR__ARENA_HEAD;
+    ckr__chunk *k = c->chunks, **empty = ckr__arena_empty(k);
     size_t want = k ? k->size * 2 : CKR__ARENA_CHUNK;
     if (k && size <= k->size - k->used) return k;
+    if (empty && size <= (*empty)->size - head) {
+        c->chunks = *empty;
+        *empty = c->chunks->next;
+        c->chunks->next = k;
+        return c->chunks;
+    }
     if (want > ((size_t)4 << 20)) want = (size_t)4 << 20;
     bool own = k && size > want / 4;
     if (size > SIZE_MAX / 2) want = SIZE_MAX;
@@ -2993,26 +3007,41 @@ static void *ckr__arena_n(ckr__ctx *c, uint64_t count, size_t size)
    frees it; what the arena had so far is returned. */
 static ckr__chunk *ckr__arena_apart(ckr__ctx *c)
 {
-    ckr__chunk *k = c->chunks;
-    c->chunks = NULL;
+    ckr__chunk *k = c->chunks, **empty = ckr__arena_empty(k);
+    c->chunks = empty ? *empty : NULL;
+    if (empty) *empty = c->chunks->next;
+    if (empty) c->chunks->next = NULL;
     return k;
 }
 
 static void ckr__arena_join(ckr__ctx *c, ckr__chunk *own)
 {
-    ckr__chunk *k = c->chunks;
-    if (!own) return;
-    while (k && k->next) k = k->next;
-    if (k) {
-        k->next = own->next;
-        own->next = c->chunks;
+    ckr__chunk *k = c->chunks, *last;
+    if (!own || !k) {
+        c->chunks = own ? own : k;
+        return;
     }
+    if (k->size - k->used > own->size - own->used) {
+        c->chunks = own;
+        own = k;
+        k = c->chunks;
+    }
+    for (last = k; last->next;) last = last->next;
+    last->next = own->next;
+    own->next = k;
     c->chunks = own;
 }
 
-/* Takes its chunks from a list of them: NULL is none. */
+/* Takes its chunks from a list of them: NULL is none. The one that was in use stays, empty. */
 static void ckr__arena_drop(ckr__ctx *c, ckr__chunk *k)
 {
+    if (k && c->chunks && !ckr__arena_empty(c->chunks)) {
+        ckr__chunk *next = k->next;
+        k->used = CKR__ARENA_HEAD;
+        k->next = c->chunks->next;
+        c->chunks->next = k;
+        k = next;
+    }
     while (k) {
         ckr__chunk *next = k->next;
         c->arena_bytes -= k->size;
@@ -10466,11 +10495,28 @@ static bool ckr__pk_from_mark(ckr__pickle *p, uint8_t op)
 /* After the last opcode: of equal keys the last value stays, in the first one's place, as in a
    Python dict. */
 
+/* Keys that need no table: numbers that grow, a few short texts. */
+static bool ckr__keys_plain(ckr_node *const *items, uint64_t n, size_t width)
+{
+    for (uint64_t i = 1; i < n; i++) {
+        const ckr_node *key = items[i * width], *was = items[(i - 1) * width];
+        if (key->kind == CKR_NODE_INT && was->kind == CKR_NODE_INT && was->u.i < key->u.i) continue;
+        if (i == 8 || key->kind != CKR_NODE_STR || key->count > 64) return false;
+        for (uint64_t k = 0; k < i; k++) {
+            was = items[k * width];
+            if (was->kind != CKR_NODE_STR ||
+                (was->count == key->count && !memcmp(was->u.str, key->u.str, (size_t)key->count)))
+                return false;
+        }
+    }
+    return true;
+}
+
 /* Removes duplicates of one node; width 2 for dicts, 1 for sets. */
 static bool ckr__pk_unique(ckr__pickle *p, ckr__keyset *k, ckr_node *n, size_t width)
 {
     uint64_t w = 0;
-    if (n->count < 2) return true;
+    if (ckr__keys_plain(n->u.items, n->count, width)) return true;
     if (!ckr__keyset_reset(p->c, k, n->count)) return false;
     for (uint64_t r = 0; r < n->count; r++) {
         ckr_node **item = n->u.items + r * width;
@@ -23639,9 +23685,9 @@ static ckr_piece *ckr__piece_add(ckr__ctx *c, ckr_tensor *t, const ckr_tensor *l
     ckr_piece *p = &t->pieces[t->n_pieces++];
     memset(p, 0, sizeof *p);
     p->n_dims = n_dims;
-    p->start = ckr__piece_dims(c, n_dims, start, x->start, y->start);
-    p->count = ckr__piece_dims(c, n_dims, count, x->count, y->count);
-    p->stride = ckr__piece_dims(c, n_dims, stride, x->stride, y->stride);
+    p->start = ckr__piece_dims(c, n_dims, start, y->start, x->start);
+    p->count = ckr__piece_dims(c, n_dims, count, y->count, x->count);
+    p->stride = ckr__piece_dims(c, n_dims, stride, y->stride, x->stride);
     p->file = CKR_NO_FILE;
     p->dtype = t->dtype;
     p->rank = -1;
@@ -28806,6 +28852,127 @@ static ckr_result ckr__pickle_write(ckr__ctx *c, ckr__out_file *f, ckr__buf *out
                   "%llu entries are listed, the tree holds %llu", (unsigned long long)f->n_entries,
                   (unsigned long long)*n);
     return c->err->code;
+}
+
+/* >>alike --------------------------------------------------------------------- */
+/* Where trees are alike: ranks' files that differ in little share their nodes once they are read,
+   and one that is to be written has the size of another. */
+
+/* How many nodes hang on one, and each of them: NULL where there is none. */
+static uint64_t ckr__node_parts(const ckr_node *n)
+{
+    if (n->kind == CKR_NODE_OBJECT) return 7;
+    if (ckr_node_is_dict(n)) return 2 * n->count + 1;
+    return (n->kind >= CKR_NODE_LIST && n->kind <= CKR_NODE_FROZENSET) || n->kind == CKR_NODE_SIZE
+               ? n->count + 1
+               : 1;
+}
+
+static ckr_node *ckr__node_part(const ckr_node *n, uint64_t i)
+{
+    const ckr_object *o = n->kind == CKR_NODE_OBJECT ? n->u.object : NULL;
+    if (i + 1 == ckr__node_parts(n)) return n->attrs;
+    if (!o) return n->u.items[i];
+    return i == 0 ? o->callable : i == 1 ? o->args : i == 2 ? o->kwargs
+         : i == 3 ? o->state    : i == 4 ? o->items : o->dictitems;
+}
+
+static bool ckr__node_has_view(const ckr_node *n)
+{
+    return n->kind >= CKR_NODE_TENSOR && n->kind <= CKR_NODE_NPSCALAR;
+}
+
+/* Its value is a text, or bytes. */
+static bool ckr__node_has_text(const ckr_node *n)
+{
+    return (n->kind >= CKR_NODE_STR && n->kind <= CKR_NODE_BYTEARRAY) ||
+           n->kind == CKR_NODE_BIGINT ||
+           (n->kind >= CKR_NODE_DEVICE && n->kind <= CKR_NODE_GLOBAL);
+}
+
+static bool ckr__same_dims(uint32_t n, const int64_t *a, uint32_t m, const int64_t *b)
+{
+    return n == m && (!n || !memcmp(a, b, n * sizeof *a));
+}
+
+/* Elements that lie in a file are that file's own. */
+static bool ckr__view_alike(const ckr_view *x, const ckr_view *y)
+{
+    return x->dtype == y->dtype && x->requires_grad == y->requires_grad && x->conj == y->conj &&
+           x->neg == y->neg && x->meta == y->meta && x->parameter == y->parameter &&
+           x->big_endian == y->big_endian && x->fortran == y->fortran && x->offset == y->offset &&
+           x->data_bytes == y->data_bytes && !x->bytes == !y->bytes &&
+           (!x->data_bytes || (x->bytes && !memcmp(x->bytes, y->bytes, (size_t)x->data_bytes))) &&
+           ckr__same_text(x->storage, y->storage) && ckr__same_text(x->type_name, y->type_name) &&
+           ckr__same_text(x->layout, y->layout) &&
+           ckr__same_dims(x->n_dims, x->shape, y->n_dims, y->shape) &&
+           ckr__same_dims(x->n_dims, x->stride, y->n_dims, y->stride);
+}
+
+/* Of nodes that have parts or are of the same kind. */
+static bool ckr__node_alike(const ckr_node *x, const ckr_node *y)
+{
+    if (x->kind != y->kind || x->count != y->count) return false;
+    if ((x->_flags ^ y->_flags) & (CKR__N_STR2 | CKR__N_UNHASHABLE)) return false;
+    switch ((ckr_node_kind)x->kind) {
+    case CKR_NODE_BOOL:    return x->u.b == y->u.b;
+    case CKR_NODE_INT:     return x->u.i == y->u.i;
+    case CKR_NODE_FLOAT:   return !memcmp(&x->u.f, &y->u.f, sizeof x->u.f);
+    case CKR_NODE_COMPLEX: return !memcmp(x->u.complex_, y->u.complex_, 2 * sizeof(double));
+    case CKR_NODE_BIGINT: case CKR_NODE_STR: case CKR_NODE_BYTES: case CKR_NODE_BYTEARRAY:
+    case CKR_NODE_DEVICE: case CKR_NODE_DTYPE: case CKR_NODE_LAYOUT: case CKR_NODE_GLOBAL:
+        return x->_aux == y->_aux && !memcmp(x->u.str, y->u.str, (size_t)x->count);
+    case CKR_NODE_TENSOR: case CKR_NODE_STORAGE: case CKR_NODE_NDARRAY: case CKR_NODE_NPSCALAR:
+        return x->_aux == y->_aux && ckr__view_alike(x->u.view, y->u.view);
+    case CKR_NODE_OBJECT:
+        return x->_aux == y->_aux && ckr__same_text(x->u.object->how, y->u.object->how) &&
+               ckr__same_text(x->u.object->name, y->u.object->name);
+    case CKR_NODE_NONE: case CKR_NODE_LIST: case CKR_NODE_TUPLE: case CKR_NODE_SET:
+    case CKR_NODE_FROZENSET: case CKR_NODE_DICT: case CKR_NODE_ODICT: case CKR_NODE_COUNTER:
+    case CKR_NODE_DEFAULTDICT: case CKR_NODE_SIZE: case CKR_NODE_ENTRY: default: return true;
+    }
+}
+
+/* But for what is bound to it. */
+static bool ckr__entry_alike(const ckr_entry *x, const ckr_entry *y)
+{
+    return x->dtype == y->dtype && x->n_bytes == y->n_bytes &&
+           ckr__same_dims(x->n_dims, x->shape, y->n_dims, y->shape) && x->parameter == y->parameter;
+}
+
+/* The pickles of two files have the same size, and their archives the same records: values are the
+   same, what is one object here is one there (their nodes were made in the same order), and each
+   entry has one place. Not where that takes more steps than there are nodes. */
+static bool ckr__tree_alike(ckr__ctx *c, const ckr__out_file *x, const ckr__out_file *y)
+{
+    const ckr_node *at[2] = { x->root, y->root }, *in[2];
+    const uint32_t apart = x->root->id - y->root->id;
+    uint64_t n_entries = 0, steps = c->n_nodes;
+    ckr__buf todo = { c, NULL, 0, 0, false };
+    bool alike = x->n_entries == y->n_entries;
+    for (ckr__buf_put(&todo, at, sizeof at); alike && todo.size && !todo.failed;) {
+        todo.size -= sizeof at;
+        memcpy(at, todo.data + todo.size, sizeof at);
+        const uint64_t n = ckr__node_parts(at[0]);
+        alike = n <= steps && ckr__node_alike(at[0], at[1]) && !ckr__node_has_view(at[0]) &&
+                (at[0]->kind < CKR_NODE_LIST || at[0]->id - at[1]->id == apart);
+        if (alike && at[0]->kind == CKR_NODE_ENTRY) {
+            alike = ckr__entry_alike(at[0]->u.entry, at[1]->u.entry);
+            n_entries++;
+        }
+        for (uint64_t i = 0; i < n && alike; i++) {
+            for (int k = 0; k < 2; k++)
+                in[k] = i + 1 < n && at[k]->kind != CKR_NODE_OBJECT ? at[k]->u.items[i]
+                                                                    : ckr__node_part(at[k], i);
+            if (in[0] == in[1]) continue;
+            alike = in[0] && in[1];
+            if (alike) ckr__buf_put(&todo, in, sizeof in);
+        }
+        steps -= alike ? n : 0;
+    }
+    alike = alike && !todo.failed && n_entries == x->n_entries;
+    ckr__buf_free(&todo);
+    return alike;
 }
 
 /* >>write.image --------------------------------------------------------------- */
@@ -34198,12 +34365,11 @@ static bool ckr__plan_parts(ckr__ctx *c, ckr__out_file *f)
     return !ckr__failed(c);
 }
 
-/* What only the writer of a file needs, in the arena of `c`: its tree, its parts, its image and,
-   with `ops`, those of each entry, or their numbers. */
-static ckr_result ckr__file_ready(ckr__ctx *c, const ckr_plan *p, ckr__out_file *f, bool ops,
-                                  bool counted)
+/* What only the writer of a file needs, in the arena of `c`: its tree, its parts and, with `ops`,
+   those of each entry, or their numbers. */
+static ckr_result ckr__file_fill(ckr__ctx *c, const ckr_plan *p, ckr__out_file *f, bool ops,
+                                 bool counted)
 {
-    ckr__image *image;
     if (!ckr__out_file_make(c, &p->out, f) || !ckr__plan_parts(c, f)) return ckr__oom(c);
     for (uint64_t k = 0; ops && k < f->n_entries; k++) {
         ckr__fill *fill = CKR__NEW(c, ckr__fill);
@@ -34213,6 +34379,15 @@ static ckr_result ckr__file_ready(ckr__ctx *c, const ckr_plan *p, ckr__out_file 
         const ckr_result r = ckr__fill_entry(c, p, f->entries[k], fill);
         if (r != CKR_OK) return r;
     }
+    return CKR_OK;
+}
+
+/* The same with its image. */
+static ckr_result ckr__file_ready(ckr__ctx *c, const ckr_plan *p, ckr__out_file *f, bool ops)
+{
+    ckr__image *image;
+    const ckr_result r = ckr__file_fill(c, p, f, ops, false);
+    if (r != CKR_OK) return r;
     return ckr__image_make(c, f, &image) == CKR_OK ? CKR_OK : ckr__oom(c);
 }
 
@@ -34232,7 +34407,12 @@ static ckr_result ckr__plan_ready(ckr__ready *x, const ckr__ctx *c, ckr_plan *p,
     for (; x->n < n && r == CKR_OK; x->n++) {
         ckr__out_file *f = p->out.files[first + x->n];
         x->was[x->n] = *f;
-        r = ckr__file_ready(&x->made, p, f, ops, false);
+        r = ckr__file_ready(&x->made, p, f, ops);
+        const uint64_t size = r == CKR_OK ? ((const ckr__image *)f->image)->size : f->size;
+        if (size != f->size)
+            r = ckr__fail(c->err, CKR_ITEM_WRITE_ENTRY, f->path, CKR_NO_OFFSET, NULL,
+                          "it has %llu bytes, the plan counted %llu", (unsigned long long)size,
+                          (unsigned long long)f->size);
     }
     return r;
 }
@@ -34247,18 +34427,50 @@ static void ckr__plan_drop(ckr__ready *x, ckr_plan *p)
 static uint64_t ckr__arena_used(const ckr__ctx *c)
 {
     uint64_t n = 0;
-    for (const ckr__chunk *k = c->chunks; k; k = k->next) n += k->used;
+    for (const ckr__chunk *k = c->chunks; k; k = k->next) n += k->used - CKR__ARENA_HEAD;
     return n;
 }
 
-/* Size and need of a part. */
-static ckr_result ckr__count_part(ckr_plan *p, ckr__out_file *part, uint64_t *size, uint64_t *need)
+/* A file that has been counted, while what was made for it is there. */
+typedef struct ckr__counted {
+    ckr__chunk   *made;
+    ckr__out_file file;
+    uint64_t      size, image;         /* image: what it takes of the arena                */
+} ckr__counted;
+
+/* Their images would have the same size. */
+static bool ckr__counted_alike(ckr__ctx *c, const ckr__out_file *f, const ckr__out_file *was)
 {
-    ckr__ctx c = ckr__ctx_aside(&p->ctx);
+    return f->format == CKR_FORMAT_TORCH_ZIP && was->format == f->format && f->root &&
+           !f->source == !was->source && f->n_text == was->n_text &&
+           strlen(ckr__pack_torch_root(c, f->path)) ==
+               strlen(ckr__pack_torch_root(c, was->path)) &&
+           ckr__tree_alike(c, f, was);
+}
+
+/* Size and need of a part. `last`: the one that was counted before, whose place it takes: as the
+   files of most ranks differ in what is bound to them alone, few images are made. NULL: none. */
+static ckr_result ckr__count_part(ckr_plan *p, ckr__out_file *part, ckr__counted *last,
+                                  uint64_t *size, uint64_t *need)
+{
+    ckr__ctx *c = &p->ctx;
     const ckr__out_file was = *part;
-    const ckr_result r = ckr__file_ready(&c, p, part, true, true);
-    if (r == CKR_OK) *size = ((const ckr__image *)part->image)->size;
-    *need = ckr__arena_used(&c) + 5 * sizeof(ckr__seg) + 64;   /* and once more in its file    */
+    ckr__counted x = CKR_ZERO;
+    ckr__image *image;
+    ckr__chunk *own = ckr__arena_apart(c);
+    ckr_result r = ckr__file_fill(c, p, part, true, true);
+    const uint64_t used = ckr__arena_used(c);
+    x.file = *part;
+    if (r == CKR_OK && last && last->size && ckr__counted_alike(c, part, &last->file)) {
+        x.size = last->size;
+        x.image = last->image;
+    } else if (r == CKR_OK) {
+        r = ckr__image_make(c, part, &image) == CKR_OK ? CKR_OK : ckr__oom(c);
+        x.size = r == CKR_OK ? image->size : 0;
+        x.image = ckr__arena_used(c) - used;
+    }
+    *size = x.size;
+    *need = used + x.image + 5 * sizeof(ckr__seg) + 64;        /* and once more in its file */
     part->image = NULL;
     for (uint64_t i = 0; i < part->n_entries; i++) {
         ckr__fill *fill = (ckr__fill *)part->entries[i]->ops;
@@ -34270,7 +34482,10 @@ static ckr_result ckr__count_part(ckr_plan *p, ckr__out_file *part, uint64_t *si
     part->root = was.root;
     part->entries = was.entries;
     part->n_entries = was.n_entries;
-    ckr__arena_free(&c);
+    x.made = c->chunks;
+    c->chunks = own;
+    ckr__arena_drop(c, last ? last->made : x.made);
+    if (last) *last = x;
     return r;
 }
 
@@ -34288,7 +34503,7 @@ static ckr_result ckr__count_cut(ckr_plan *p, const ckr__walk_parts *w, uint64_t
     if (!kind && r == CKR_OK) {
         ckr__ctx c = ckr__ctx_aside(&p->ctx);
         ckr__out_file *part = ckr__cut_part(&c, w);
-        r = part ? ckr__count_part(p, part, size, need) : ckr__oom(&c);
+        r = part ? ckr__count_part(p, part, NULL, size, need) : ckr__oom(&c);
         *need += ckr__arena_used(&c) - ckr__fill_need(&fill);
         ckr__arena_free(&c);
         if (w->cut->object) w->cut->at[1] = *size;
@@ -34315,7 +34530,7 @@ static ckr_result ckr__count_parts(ckr_plan *p, ckr__out_file *f)
     ckr_result r = CKR_OK;
     uint64_t size = 0, need = 0;
     while (r == CKR_OK && ckr__walk_parts_next(&w)) {
-        r = w.part ? ckr__count_part(p, w.part, &size, &need)
+        r = w.part ? ckr__count_part(p, w.part, NULL, &size, &need)
                    : ckr__count_cut(p, &w, &size, &need);
         if (r == CKR_OK && !ckr__range_ok(f->size, size, INT64_MAX))
             r = ckr__fail(p->ctx.err, CKR_ITEM_SIZE_OVERFLOW, f->path, CKR_NO_OFFSET, NULL, NULL);
@@ -34335,6 +34550,7 @@ static ckr_result ckr__plan_count(ckr_plan *p)
     ckr__ctx *c = &p->ctx;
     ckr_plan_facts *facts = &p->facts;
     ckr_plan_file *files = CKR__NEW_N(c, ckr_plan_file, p->out.n_files);
+    ckr__counted last = CKR_ZERO;
     ckr_result r = CKR_OK;
     uint64_t need;
     if (!files) return c->err->code;
@@ -34346,12 +34562,13 @@ static ckr_result ckr__plan_count(ckr_plan *p)
             r = ckr__index_put(c, f, NULL, &f->size);
             f->need = f->size + 2 * (f->size < CKR__INDEX_PART ? f->size : CKR__INDEX_PART);
         } else {
-            r = ckr__count_part(p, f, &f->size, &f->need);
+            r = ckr__count_part(p, f, &last, &f->size, &f->need);
         }
         files[i].path = f->path;
         files[i].bytes = f->size;
         facts->bytes_written += f->size;
     }
+    ckr__arena_drop(c, last.made);
     if (r != CKR_OK) return r;
     facts->files = files;
     facts->n_files = p->out.n_files;
@@ -36888,7 +37105,7 @@ static ckr_result ckr__sha_part(ckr__parts *x, ckr_sha256 *h, ckr__out_file *par
         return CKR_OK;
     }
     ckr__ctx c = ckr__ctx_aside(&x->c);
-    const ckr_result r = ckr__file_ready(&c, x->w.plan, part, false, false);
+    const ckr_result r = ckr__file_ready(&c, x->w.plan, part, false);
     if (r == CKR_OK) ckr__sha_image(h, (const ckr__image *)part->image);
     *part = was;
     ckr__arena_free(&c);
@@ -40290,84 +40507,9 @@ typedef struct ckr__alike {
     size_t         n_stack, cap_stack;
 } ckr__alike;
 
-/* How many nodes hang on one, and each of them: NULL where there is none. */
-static uint64_t ckr__node_parts(const ckr_node *n)
-{
-    if (n->kind == CKR_NODE_OBJECT) return 7;
-    if (ckr_node_is_dict(n)) return 2 * n->count + 1;
-    return (n->kind >= CKR_NODE_LIST && n->kind <= CKR_NODE_FROZENSET) || n->kind == CKR_NODE_SIZE
-               ? n->count + 1
-               : 1;
-}
-
-static ckr_node *ckr__node_part(const ckr_node *n, uint64_t i)
-{
-    const ckr_object *o = n->kind == CKR_NODE_OBJECT ? n->u.object : NULL;
-    if (i + 1 == ckr__node_parts(n)) return n->attrs;
-    if (!o) return n->u.items[i];
-    return i == 0 ? o->callable : i == 1 ? o->args : i == 2 ? o->kwargs
-         : i == 3 ? o->state    : i == 4 ? o->items : o->dictitems;
-}
-
-static bool ckr__node_has_view(const ckr_node *n)
-{
-    return n->kind >= CKR_NODE_TENSOR && n->kind <= CKR_NODE_NPSCALAR;
-}
-
-/* Its value is a text, or bytes. */
-static bool ckr__node_has_text(const ckr_node *n)
-{
-    return (n->kind >= CKR_NODE_STR && n->kind <= CKR_NODE_BYTEARRAY) ||
-           n->kind == CKR_NODE_BIGINT ||
-           (n->kind >= CKR_NODE_DEVICE && n->kind <= CKR_NODE_GLOBAL);
-}
-
 static ckr_node *ckr__alike_of(const ckr__alike *a, const ckr_node *n)
 {
     return n ? a->done[n->id - a->first - 1] : NULL;
-}
-
-static bool ckr__same_dims(uint32_t n, const int64_t *a, uint32_t m, const int64_t *b)
-{
-    return n == m && (!n || !memcmp(a, b, n * sizeof *a));
-}
-
-/* Elements that lie in a file are that file's own. */
-static bool ckr__view_alike(const ckr_view *x, const ckr_view *y)
-{
-    return x->dtype == y->dtype && x->requires_grad == y->requires_grad && x->conj == y->conj &&
-           x->neg == y->neg && x->meta == y->meta && x->parameter == y->parameter &&
-           x->big_endian == y->big_endian && x->fortran == y->fortran && x->offset == y->offset &&
-           x->data_bytes == y->data_bytes && !x->bytes == !y->bytes &&
-           (!x->data_bytes || (x->bytes && !memcmp(x->bytes, y->bytes, (size_t)x->data_bytes))) &&
-           ckr__same_text(x->storage, y->storage) && ckr__same_text(x->type_name, y->type_name) &&
-           ckr__same_text(x->layout, y->layout) &&
-           ckr__same_dims(x->n_dims, x->shape, y->n_dims, y->shape) &&
-           ckr__same_dims(x->n_dims, x->stride, y->n_dims, y->stride);
-}
-
-/* Of nodes that have parts or are of the same kind. */
-static bool ckr__node_alike(const ckr_node *x, const ckr_node *y)
-{
-    if (x->kind != y->kind || x->count != y->count) return false;
-    if ((x->_flags ^ y->_flags) & (CKR__N_STR2 | CKR__N_UNHASHABLE)) return false;
-    switch ((ckr_node_kind)x->kind) {
-    case CKR_NODE_BOOL:    return x->u.b == y->u.b;
-    case CKR_NODE_INT:     return x->u.i == y->u.i;
-    case CKR_NODE_FLOAT:   return !memcmp(&x->u.f, &y->u.f, sizeof x->u.f);
-    case CKR_NODE_COMPLEX: return !memcmp(x->u.complex_, y->u.complex_, 2 * sizeof(double));
-    case CKR_NODE_BIGINT: case CKR_NODE_STR: case CKR_NODE_BYTES: case CKR_NODE_BYTEARRAY:
-    case CKR_NODE_DEVICE: case CKR_NODE_DTYPE: case CKR_NODE_LAYOUT: case CKR_NODE_GLOBAL:
-        return x->_aux == y->_aux && !memcmp(x->u.str, y->u.str, (size_t)x->count);
-    case CKR_NODE_TENSOR: case CKR_NODE_STORAGE: case CKR_NODE_NDARRAY: case CKR_NODE_NPSCALAR:
-        return x->_aux == y->_aux && ckr__view_alike(x->u.view, y->u.view);
-    case CKR_NODE_OBJECT:
-        return x->_aux == y->_aux && ckr__same_text(x->u.object->how, y->u.object->how) &&
-               ckr__same_text(x->u.object->name, y->u.object->name);
-    case CKR_NODE_NONE: case CKR_NODE_LIST: case CKR_NODE_TUPLE: case CKR_NODE_SET:
-    case CKR_NODE_FROZENSET: case CKR_NODE_DICT: case CKR_NODE_ODICT: case CKR_NODE_COUNTER:
-    case CKR_NODE_DEFAULTDICT: case CKR_NODE_SIZE: case CKR_NODE_ENTRY: default: return true;
-    }
 }
 
 static void ckr__alike_view(ckr__alike *a, ckr_node *n)
@@ -48381,9 +48523,8 @@ static ckr_node *ckr__nt_state_node(ckr__nt_job *x, ckr__out_file *f, const ckr_
     for (uint64_t i = 0; i < p->of.n; i++) {
         const ckr_tensor *t = p->of.list[i];
         const bool master = t == p->of.master, alone = !t->n_dims || !strcmp(t->slot, "step");
-        const char *name = ckr__printf(x->c, "%s/%s", t->name, t->slot);
-        e = alone ? ckr__entry_whole(x->c, f, name, t, t->dtype, part->replica_step)
-                  : ckr__entry_new(x->c, f, name, t->dtype, x->to.zero ? 1 : b->n_dims,
+        e = alone ? ckr__entry_whole(x->c, f, t->name, t, t->dtype, part->replica_step)
+                  : ckr__entry_new(x->c, f, t->name, t->dtype, x->to.zero ? 1 : b->n_dims,
                                    x->to.zero ? &n : b->shape);
         if (e && !alone) {
             ckr__bind_flat(x->c, e->u.entry, t, part->replica, b, part->begin, part->end, 0);

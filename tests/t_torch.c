@@ -680,6 +680,91 @@ static void comments(void)
     }
 }
 
+/* ---- files of the same form ---- */
+
+enum { ALIKE_NODES = 14 };
+
+/* One of a few values of a kind; what has room for others goes into `inside`. */
+static ckr_node *alike_node(ckr__ctx *c, ckr__out_file *f, int64_t kind, t_rng r,
+                            ckr_node **inside, int *n)
+{
+    static const int64_t shapes[][2] = { { 1, 70000 }, { 70000, 1 }, { 2, 300 }, { 300, 2 } };
+    static const char *const texts[] = { "exp_avg", "step", "" };
+    ckr_node *x = NULL;
+    switch (kind) {
+    case 0:  return ckr__make(c, CKR_NODE_NONE);
+    case 1:  return ckr__make_bool(c, t_range(&r, 0, 1) != 0);
+    case 2:  return ckr__make_float(c, (double)t_range(&r, 0, 1));
+    case 3:  return ckr__make_str(c, texts[t_range(&r, 0, 2)]);
+    case 4:  return ckr__make_int(c, (int64_t)1 << (9 * t_range(&r, 0, 4)));
+    case 5:
+    case 6:  x = ckr__entry_new(c, f, "w", t_range(&r, 0, 5) ? CKR_DTYPE_F32 : CKR_DTYPE_I32, 2,
+                                shapes[t_range(&r, 0, 3)]);
+             if (x) x->u.entry->parameter = t_range(&r, 0, 5) == 0;
+             return x;
+    case 7:  return inside[(*n)++] = ckr__make(c, CKR_NODE_DICT);
+    default: return inside[(*n)++] = ckr__make(c, CKR_NODE_LIST);
+    }
+}
+
+/* A tree for the file, from the same numbers the same one but for its node number `odd`, which has
+   another value; with `again` some are equal to an earlier one, and that one is this itself. */
+static void alike_tree(ckr__ctx *c, ckr__out_file *f, uint64_t seed, int odd, bool again)
+{
+    ckr_node *inside[ALIKE_NODES + 1], *all[ALIKE_NODES];
+    int64_t kind[ALIKE_NODES];
+    uint64_t value[ALIKE_NODES];
+    int n = 1, i;
+    t_rng r = { seed };
+    memset(f, 0, sizeof *f);
+    f->path = odd == ALIKE_NODES ? "of/another.pt" : "of/one.pt";
+    f->format = CKR_FORMAT_TORCH_ZIP;
+    f->root = inside[0] = ckr__make(c, CKR_NODE_LIST);
+    for (i = 0; i < ALIKE_NODES; i++) {
+        ckr_node *to = inside[t_range(&r, 0, n - 1)];
+        const int was = again && i && t_range(&r, 0, 1) ? (int)t_range(&r, 0, i - 1) : -1;
+        kind[i] = was < 0 ? t_range(&r, 0, 9) : kind[was];
+        value[i] = was < 0 ? seed + (uint64_t)i + 1000 * (uint64_t)(i == odd) : value[was];
+        if (was < 0 || i != odd) {
+            const t_rng of = { value[i] };
+            all[i] = alike_node(c, f, kind[i], of, inside, &n);
+        } else {
+            all[i] = all[was];
+            if (kind[i] > 6) inside[n++] = all[was];
+        }
+        if (to->kind == CKR_NODE_LIST) ckr__node_push(c, to, all[i]);
+        else ckr__node_pair(c, to, ckr__make_int(c, i), all[i]);
+    }
+}
+
+/* Files that are said to be alike have one size; those that are, and have nothing twice, are said
+   to be. */
+static void files_alike(void)
+{
+    int n_alike = 0, n_other = 0, n_refused = 0;
+    for (uint64_t seed = 0; seed < 30000; seed++) {
+        ckr__ctx c;
+        ckr_error err;
+        ckr__out_file x, y;
+        ckr__image *a = NULL, *b = NULL;
+        const bool again = seed % 2 == 1;
+        const int odd = (int)(seed / 2 % (ALIKE_NODES + 4));
+        if (!CHECK_OK(ckr__ctx_init(&c, NULL, NULL, &err), &err)) return;
+        alike_tree(&c, &x, 1000 * seed, -1, again);
+        alike_tree(&c, &y, 1000 * seed, odd, again);
+        const bool alike = ckr__counted_alike(&c, &x, &y);
+        if (!again && odd > ALIKE_NODES) CHECK(alike);
+        if (ckr__image_make(&c, &x, &a) == CKR_OK && ckr__image_make(&c, &y, &b) == CKR_OK) {
+            if (alike) CHECK_INT(a->size, b->size);
+            n_alike += alike;
+            n_other += a->size != b->size;
+            n_refused += !alike && a->size == b->size;
+        }
+        ckr__ctx_free(&c);
+    }
+    CHECK(n_alike > 10000 && n_other > 4000 && n_refused > 4000);
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -696,5 +781,6 @@ int main(int argc, char **argv)
     RUN(python2_names);
     RUN(texts);
     RUN(unwritable);
+    RUN(files_alike);
     return t_end();
 }
