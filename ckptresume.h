@@ -2944,9 +2944,10 @@ static ckr__chunk **ckr__arena_empty(ckr__chunk *k)
 static ckr__chunk *ckr__arena_chunk(ckr__ctx *c, size_t size)
 {
     const size_t head = CKR__ARENA_HEAD;
-    ckr__chunk *k = c->chunks, **empty = ckr__arena_empty(k);
+    ckr__chunk *k = c->chunks;
     size_t want = k ? k->size * 2 : CKR__ARENA_CHUNK;
     if (k && size <= k->size - k->used) return k;
+    ckr__chunk **const empty = ckr__arena_empty(k);
     if (empty && size <= (*empty)->size - head) {
         c->chunks = *empty;
         *empty = c->chunks->next;
