@@ -4123,9 +4123,13 @@ static int32_t ckr__os_list(CKR__USER, const char *dir,
     if (!d) return errno;
     for (errno = 0; (e = readdir(d)) != NULL; errno = 0) {
         struct stat st;
-        bool is_dir = false;
+        bool told = false, is_dir = false;
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
-        if (fstatat(dirfd(d), e->d_name, &st, 0) == 0) is_dir = S_ISDIR(st.st_mode);
+#ifdef DT_DIR              /* else a request to a server for each of thousands of ranks' files */
+        told = e->d_type == DT_DIR || e->d_type == DT_REG;
+        is_dir = e->d_type == DT_DIR;
+#endif
+        if (!told && fstatat(dirfd(d), e->d_name, &st, 0) == 0) is_dir = S_ISDIR(st.st_mode);
         each_fn(arg, e->d_name, is_dir);
     }
     int32_t r = errno;
@@ -13663,6 +13667,7 @@ typedef struct ckr__dcp_file {
     uint32_t    file;                  /* in the context, CKR_NO_FILE: not opened          */
     int32_t     rank;
     const char *transform;             /* of slices that are not read here, or NULL        */
+    bool        looked;                /* at one of its slices, which is of a form          */
     uint64_t    block;                 /* offset of its safetensors block                  */
     ckr_node   *tensors;               /* which holds these                                */
     ckr__map    places;                /* their names -> places in it                      */
@@ -15530,7 +15535,6 @@ typedef struct ckr__dcp_form {
     uint32_t n_masks;
     uint32_t at[CKR__DCP_MASKS], size[CKR__DCP_MASKS]; /* what may differ, in `bytes`        */
     ckr_view view;                     /* data_offset counts from the slice                  */
-    uint8_t *files;                    /* a bit for each: a slice of it was seen to be so    */
     uint32_t kept;                     /* its place in the context's list, from 1            */
     int64_t  count[CKR_MAX_DIMS], dims[2 * CKR_MAX_DIMS];
     uint8_t  bytes[2 * CKR__DCP_SIDE];
@@ -15649,21 +15653,20 @@ static void ckr__dcp_form_learn(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
     uint64_t tail = k->is.length - head < CKR__DCP_SIDE ? k->is.length - head : CKR__DCP_SIDE;
     f->length = k->is.length;
     f->kept = 0;
-    f->files = CKR__NEW_N(d->c, uint8_t, d->n_files / 8 + 1);
     f->head = (uint32_t)head;
     f->tail = (uint32_t)tail;
     f->n_masks = 0;
-    if (!bytes || !f->files || !ckr__dcp_form_read(d, f, v->file, k->offset, bytes)) {
+    if (!bytes || !ckr__dcp_form_read(d, f, v->file, k->offset, bytes)) {
         f->length = 0;
         return;
     }
-    f->files[k->file / 8] |= (uint8_t)(1u << k->file % 8);
     memcpy(f->bytes, bytes, (size_t)(head + tail)); /* a form keeps the sides only */
     if (!ckr__dcp_form_masks(f)) {
         f->length = 0;
         return;
     }
     for (uint32_t i = 0; i < f->n_masks; i++) memset(f->bytes + f->at[i], 0, f->size[i]);
+    d->files[k->file].looked = true;
     f->view = *v;
     f->view.data_offset = head;
     for (uint32_t i = 0; i < x->n_dims; i++) {
@@ -15708,22 +15711,20 @@ static bool ckr__dcp_form_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__d
         !ckr__dcp_form_read(d, f, file, k->offset, bytes) ||
         memcmp(bytes, f->bytes, f->head + f->tail) != 0)
         return false;
-    f->files[k->file / 8] |= (uint8_t)(1u << k->file % 8);
+    d->files[k->file].looked = true;
     ckr__dcp_form_put(f, k, file, out, dims);
     return true;
 }
 
 /* Of very many slices only some are looked at when the checkpoint is opened: the first of each
-   tensor, and the first of each form in each file. The others are taken to be like these, and
-   looked at when they are read (ckr__dcp_form_holds). Is this one of the others? *form is for the
-   piece. */
+   tensor, of each form and of each file. The others are taken to be like these, and looked at when
+   they are read (ckr__dcp_form_holds). Is this one of the others? *form is for the piece. */
 static bool ckr__dcp_assume(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
                             ckr_view *out, int64_t *dims, uint32_t *form)
 {
     ckr__dcp_form *f = d->many && k != x->chunks ? ckr__dcp_form_like(d, x, k) : NULL;
     uint32_t file;
-    if (!f || !(f->files[k->file / 8] >> k->file % 8 & 1) ||
-        ckr__dcp_file_of(d, k->file, &file) != CKR_OK)
+    if (!f || !d->files[k->file].looked || ckr__dcp_file_of(d, k->file, &file) != CKR_OK)
         return false;
     if (!f->kept) {
         *CKR__PUSH(const ckr__dcp_form *, d->c, d->c->forms, d->c->n_forms) =
