@@ -4050,27 +4050,17 @@ static void ckr__os_whole(void *file, uint64_t size, bool gone)
     if (gone && size >= CKR__PAST && f->fd >= 0) f->past = ckr__os_beside(f, O_WRONLY);
 }
 
-/* Bytes of a file that are holes. */
+/* Bytes of a file that take no room: holes, or what its file system has packed. */
 static uint64_t ckr__os_holes(void *file)
 {
-    uint64_t n = 0;
-#if defined(CKR__SEEK_DATA)
     ckr__os_file *f = (ckr__os_file *)file;
-    off_t at = 0, end = (off_t)f->size;
+    struct stat st;
+    uint64_t used = f->size;
     int fd;
     if (ckr__os_take(f, &fd)) return 0;
-    while (at < end && (at = lseek(fd, at, CKR__SEEK_HOLE)) >= 0 && at < end) {
-        off_t data = lseek(fd, at, CKR__SEEK_DATA);
-        if (data < 0 ? errno != ENXIO : data <= at) break;
-        if (data < 0 || data > end) data = end;
-        n += (uint64_t)(data - at);
-        at = data;
-    }
+    if (fstat(fd, &st) == 0 && st.st_blocks >= 0) used = (uint64_t)st.st_blocks * 512;
     ckr__os_drop(f, fd);
-#else
-    (void)file;
-#endif
-    return n;
+    return used < f->size ? f->size - used : 0;
 }
 
 /* What is on the disk leaves the memory. */
@@ -13797,7 +13787,7 @@ typedef struct ckr__dcp_vm {
     uint32_t       files[64];
     ckr__dv_seen   seen[16][4], size_seen;     /* keys of each class, torch.Size             */
     uint64_t       state, planner, storage;    /* of the Metadata object, once built      */
-    size_t         plans, before;      /* see ckr__dv_mark                               */
+    size_t         plans, n_known;     /* see ckr__dv_mark                               */
     bool           built, done, plain, again;
 } ckr__dcp_vm;
 
@@ -13998,7 +13988,7 @@ static bool ckr__dv_at_plans(const ckr__dcp_vm *m)
     const uint64_t *s = m->stack + m->floor;
     size_t n;
     if (m->plain || !m->n_memo || m->n_stack < m->floor + 2 || m->floor < 2 ||
-        !ckr__dv_is(s[-2], CKR__DG_METADATA) || (!m->before && m->memo_count != m->n_memo) ||
+        !ckr__dv_is(s[-2], CKR__DG_METADATA) || (!m->n_known && m->memo_count != m->n_memo) ||
         !ckr__dv_box_as(m, m->stack[m->n_stack - 1], false) ||
         ckr__dv_kind(m->stack[m->n_stack - 2]) != CKR__DV_STR)
         return false;
@@ -14011,7 +14001,7 @@ static bool ckr__dv_mark(ckr__dcp_vm *m)
     if (!CKR__DV_ROOM(m, marks, m->n_marks + 1)) return false;
     if (!m->plans && ckr__dv_at_plans(m)) {
         m->plans = m->n_marks + 1;
-        if (!m->before) m->before = m->n_memo;
+        if (!m->n_known) m->n_known = m->n_memo;
     }
     m->marks[m->n_marks++] = m->n_stack;
     m->floor = m->n_stack;
@@ -14531,8 +14521,8 @@ static bool ckr__dv_put(ckr__dcp_vm *m, uint64_t index)
     uint32_t v = 0;
     if (!ckr__dv_has(m, 1)) return false;
     if (index > m->op) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
-    if (m->before && (!m->plans || index != m->memo_count)) return ckr__dv_again(m);
-    if (m->before && index >= m->before + CKR__DV_PLAN_PLACES) return ++m->memo_count != 0;
+    if (m->n_known && (!m->plans || index != m->memo_count)) return ckr__dv_again(m);
+    if (m->n_known && index >= m->n_known + CKR__DV_PLAN_PLACES) return ++m->memo_count != 0;
     if (!CKR__DV_ROOM(m, memo, (size_t)index + 1) ||
         !ckr__dv_pack(m, m->stack[m->n_stack - 1], &v)) return false;
     while (m->n_memo <= index) m->memo[m->n_memo++] = CKR__DV_ABSENT;
@@ -14791,7 +14781,7 @@ static bool ckr__dv_get(ckr__dcp_vm *m, uint64_t index)
 {
     const uint32_t p = index < m->n_memo ? m->memo[index] : 0;
     uint64_t v = p;
-    if (m->before && !m->plans && index >= m->before) return ckr__dv_again(m);
+    if (m->n_known && !m->plans && index >= m->n_known) return ckr__dv_again(m);
     if ((p & 15) == 15) v = m->wide[p >> 4];
     if (m->plans && index < m->memo_count) {
         if (ckr__dv_kind(v) != CKR__DV_STR) v = CKR__DV_OTHER;
@@ -38768,15 +38758,11 @@ static ckr_result ckr__sweep_slices(ckr__sweep *s, const ckr__dcp *d, bool *slic
                                     uint64_t *n_packed)
 {
     ckr_result r = CKR_OK;
-    bool again = false;        /* opened once more, later                              */
-    for (const ckr__dcp *e = s->ckpt->ctx.dcp; e != d; e = e->before)
-        again = again || !strcmp(e->dir, d->dir);
     for (uint64_t i = 0; i < d->n_items; i++)
         for (uint64_t n = 0; n < d->items[i].n_chunks && r == CKR_OK; n++) {
             const ckr__dcp_chunk *k = &d->items[i].chunks[n];
             if (k->known) continue;
             sliced[d->files[k->file].file] = true;
-            if (again) continue;
             r = ckr__sweep_archive(s, d->files[k->file].file, k->offset, k->is.length, n_packed);
         }
     return r;
@@ -59571,27 +59557,13 @@ static ckr__dt *ckr__dt_load(ckr__dcp *d, ckr_state *s, bool *sealed)
     return ckr__failed(c) ? NULL : t;
 }
 
-/* A script's run in `dir`, for the dialects whose directories hold one: `beside` is what is in
-   other files of it, as if it were in the root, or NULL. (*out)->keep.taken NULL: there is none. */
-static ckr_result ckr__dr_open(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
-                               const ckr_node *beside, ckr_state *s, ckr__dt **out)
+/* What is there, as TorchTitan's, as a script's run or as items of a directory. */
+static ckr_result ckr__dt_read_any(ckr__dt *t, const ckr_open_desc *desc, ckr_state *s, bool sealed)
 {
-    ckr__dcp *d;
-    bool sealed;
-    ckr_result r = ckr__dcp_open(c, dir, &d);
-    if (r == CKR_OK && (*out = ckr__dt_load(d, s, &sealed)) == NULL) r = c->err->code;
-    if (r == CKR_OK && !sealed) r = ckr__dr_read(*out, desc, beside, s);
-    ckr__dcp_close(d);
-    return r;
-}
-
-static ckr_result ckr__dt_read_all(ckr__dcp *d, const ckr_open_desc *desc, ckr_state *s,
-                                   bool plain)
-{
+    ckr__dcp *d = t->d;
     ckr__ctx *c = d->c;
-    bool sealed;
-    ckr__dt *t = ckr__dt_load(d, s, &sealed);
-    if (!t) return c->err->code;
+    const char *told = desc ? desc->dialect : NULL;
+    const bool plain = told ? !strcmp(told, "dcp") : !ckr__tt_is(d);
     s->dialect = "dcp";
     if (plain && !sealed) ckr__dr_read(t, desc, NULL, s);
     if (!t->keep.taken) t->item = CKR__NEW_N(c, uint64_t, d->n_items);
@@ -59602,14 +59574,30 @@ static ckr_result ckr__dt_read_all(ckr__dcp *d, const ckr_open_desc *desc, ckr_s
     return ckr__failed(c) ? c->err->code : ckr__dt_beside(d, t, s);
 }
 
+/* A script's run in `dir`, for the dialects whose directories hold one: `beside` is what is in
+   other files of it, as if it were in the root, or NULL. (*out)->keep.taken NULL: there is none;
+   with `any`, what is there then has been read, and s->dialect tells so. */
+static ckr_result ckr__dr_open(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                               const ckr_node *beside, bool any, ckr_state *s, ckr__dt **out)
+{
+    ckr__dcp *d;
+    bool sealed;
+    ckr_result r = ckr__dcp_open(c, dir, &d);
+    if (r == CKR_OK && (*out = ckr__dt_load(d, s, &sealed)) == NULL) r = c->err->code;
+    if (r == CKR_OK && !sealed) r = ckr__dr_read(*out, desc, beside, s);
+    if (r == CKR_OK && any && !(*out)->keep.taken) r = ckr__dt_read_any(*out, desc, s, sealed);
+    ckr__dcp_close(d);
+    return r;
+}
+
 static ckr_result ckr__dt_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
                                ckr_state *s)
 {
-    const char *told = desc ? desc->dialect : NULL;
     ckr__dcp *d;
+    bool sealed;
     ckr_result r = ckr__dcp_open(c, dir, &d);
-    if (r == CKR_OK)
-        r = ckr__dt_read_all(d, desc, s, told ? !strcmp(told, "dcp") : !ckr__tt_is(d));
+    ckr__dt *t = r == CKR_OK ? ckr__dt_load(d, s, &sealed) : NULL;
+    r = t ? ckr__dt_read_any(t, desc, s, sealed) : c->err->code;
     ckr__dcp_close(d);
     return r;
 }
@@ -61376,7 +61364,7 @@ static ckr_result ckr__oc_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     ckr__oc *x = CKR__NEW(c, ckr__oc);
     const char *model = ckr__path_join(c, dir, "model_and_optim");
     ckr__dt *t = NULL;
-    ckr_result r = x && model ? ckr__dr_open(c, model, desc, NULL, s, &t) : c->err->code;
+    ckr_result r = x && model ? ckr__dr_open(c, model, desc, NULL, false, s, &t) : c->err->code;
     if (r == CKR_OK && !t->keep.taken)
         r = ckr__fail(c->err, CKR_ITEM_FILE_FORM, model, CKR_NO_OFFSET, "optim",
                       "the states of a model and its optimizer were expected");
@@ -66620,9 +66608,8 @@ static ckr_result ckr__li_read_dir(ckr__ctx *c, const char *path, const ckr_open
     if (!ckr_node_is_dict(meta))
         return ckr__fail(c->err, CKR_ITEM_FILE_FORM, beside, CKR_NO_OFFSET, NULL,
                          "a dict was expected");
-    r = ckr__dr_open(c, path, desc, meta, s, &t);
-    if (r != CKR_OK) return r;
-    if (!t->keep.taken) return ckr__dt_read(c, path, desc, s);
+    r = ckr__dr_open(c, path, desc, meta, true, s, &t);
+    if (r != CKR_OK || s->dialect) return r;
     t->own = meta;
     s->format = CKR_FORMAT_DCP;
     r = ckr__li_loose(c, s, t);
@@ -67443,6 +67430,7 @@ static ckr_result ckr__state_fill(ckr_ckpt *k, const ckr__dialect *d, const ckr_
                                   int64_t vocab)
 {
     ckr__state_init(&k->state, &k->kept);
+    k->ctx.dcp = NULL;
     k->state.vocab = vocab;
     k->state.carried = ckr_node_get(k->side, "carried");
     return d->read_fn(&k->ctx, k->dir, desc, &k->state);
