@@ -2804,6 +2804,7 @@ typedef struct ckr__ctx {
     uint32_t    n_files, cap_files, n_parked;
     void       *os_pool;       /* of the default hooks                                  */
     bool        away;          /* its files are on a network                            */
+    struct ckr__next_files *ahead;  /* lists of files that are opened ahead; or NULL          */
     const char *home;          /* relative paths are from here; NULL: from where the program is */
     const struct ckr__dcp *dcp;        /* whose slices are archives in its files; or NULL  */
     const struct ckr__dcp_form **forms;        /* of pieces, by _form - 1               */
@@ -2947,12 +2948,16 @@ static ckr__chunk *ckr__arena_chunk(ckr__ctx *c, size_t size)
     ckr__chunk *k = c->chunks;
     size_t want = k ? k->size * 2 : CKR__ARENA_CHUNK;
     if (k && size <= k->size - k->used) return k;
-    ckr__chunk **const empty = ckr__arena_empty(k);
-    if (empty && size <= (*empty)->size - head) {
-        c->chunks = *empty;
-        *empty = c->chunks->next;
-        c->chunks->next = k;
-        return c->chunks;
+    ckr__chunk **const place = ckr__arena_empty(k), *const empty = place ? *place : NULL;
+    if (empty) *place = empty->next;
+    if (empty && size <= empty->size - head) {
+        empty->next = k;
+        c->chunks = empty;
+        return empty;
+    }
+    if (empty) {                       /* behind a new one it would not be found again      */
+        c->arena_bytes -= empty->size;
+        ckr__heap_free(c, empty, empty->size);
     }
     if (want > ((size_t)4 << 20)) want = (size_t)4 << 20;
     bool own = k && size > want / 4;
@@ -3004,33 +3009,30 @@ static void *ckr__arena_n(ckr__ctx *c, uint64_t count, size_t size)
     return ckr__arena(c, (size_t)n);
 }
 
-/* What is allocated from here on lies apart, until ckr__arena_join keeps it or ckr__arena_drop
-   frees it; what the arena had so far is returned. */
+/* What is allocated from here on lies apart, beginning in the empty chunk where there is one, until
+   ckr__arena_join keeps it or ckr__arena_drop ends it; what the arena had so far is returned. */
 static ckr__chunk *ckr__arena_apart(ckr__ctx *c)
 {
-    ckr__chunk *k = c->chunks, **empty = ckr__arena_empty(k);
-    c->chunks = empty ? *empty : NULL;
-    if (empty) *empty = c->chunks->next;
-    if (empty) c->chunks->next = NULL;
+    ckr__chunk *k = c->chunks, **place = ckr__arena_empty(k);
+    c->chunks = place ? *place : NULL;
+    if (place) *place = c->chunks->next;
+    if (place) c->chunks->next = NULL;
     return k;
 }
 
 static void ckr__arena_join(ckr__ctx *c, ckr__chunk *own)
 {
-    ckr__chunk *k = c->chunks, *last;
-    if (!own || !k) {
-        c->chunks = own ? own : k;
-        return;
+    ckr__chunk *front = own, *behind = c->chunks, *last;
+    if (own && behind && behind->size - behind->used > own->size - own->used) {
+        front = behind;                /* that which has more room is in use from here on   */
+        behind = own;
     }
-    if (k->size - k->used > own->size - own->used) {
-        c->chunks = own;
-        own = k;
-        k = c->chunks;
+    for (last = behind; last && last->next;) last = last->next;
+    if (last && front) {
+        last->next = front->next;
+        front->next = behind;
     }
-    for (last = k; last->next;) last = last->next;
-    last->next = own->next;
-    own->next = k;
-    c->chunks = own;
+    c->chunks = front ? front : behind;
 }
 
 /* Takes its chunks from a list of them: NULL is none. The one that was in use stays, empty. */
@@ -3757,9 +3759,49 @@ static int32_t ckr__os_open_as(const char *path, int flags, uint64_t least, void
     return r;
 }
 
+/* What will be read soon: far away it is asked for now, and nobody waits for the answer. */
+static void ckr__os_ask(int fd, uint64_t at, uint64_t n)
+{
+#if defined(POSIX_FADV_WILLNEED)
+    (void)posix_fadvise(fd, (off_t)at, (off_t)n, POSIX_FADV_WILLNEED);
+#else
+    (void)fd, (void)at, (void)n;
+#endif
+}
+
 #define CKR__OS_READ  O_RDONLY
 #define CKR__OS_MAKE  (O_RDWR | O_CREAT | O_EXCL)
 #define CKR__OS_SHARE (O_RDWR | O_CREAT)
+
+/* A file that will be opened soon; NULL: it could not be opened now. `read`: both ends of it, and
+   of an archive the directory and its first member, which is the pickle, are in memory or on their
+   way. */
+static void *ckr__os_ahead(const char *path, bool read)
+{
+    uint8_t b[4096];
+    void *file;
+    uint64_t size;
+    if (ckr__os_open_as(path, CKR__OS_READ, 0, &file, &size)) return NULL;
+    const int fd = ((ckr__os_file *)file)->fd;
+    const uint64_t n = ckr__min_u64(size, sizeof b);
+    if (!read || fd < 0 || n < 98 || pread(fd, b, (size_t)n, 0) != (ssize_t)n) return file;
+    if (b[8] == '{') ckr__os_ask(fd, 0, ckr__min_u64(size, ckr__load_u64(b)));
+    if (memcmp(b, "PK\3\4", 4) != 0) return file;
+    ckr__os_ask(fd, 0, ckr__min_u64(size, (uint64_t)1 << 19));
+    if (pread(fd, b, (size_t)n, (off_t)(size - n)) == (ssize_t)n) {
+        uint64_t at = ckr__load_u32(b + n - 6);
+        if (at == UINT32_MAX) at = ckr__load_u64(b + n - 50);  /* of the record for 64 bits    */
+        if (at < size) ckr__os_ask(fd, at, size - at);
+    }
+    return file;
+}
+
+/* It is a context's from here on. */
+static uint64_t ckr__os_adopt(void **pool, void *file)
+{
+    ckr__os_join(pool, file);
+    return ((const ckr__os_file *)file)->size;
+}
 
 /* For reading, by a context with a pool: where that is full, no more than looked at now. */
 static int32_t ckr__os_open_in(void **pool, const char *path, void **file, uint64_t *size)
@@ -4061,6 +4103,15 @@ static uint64_t ckr__os_holes(void *file)
     if (fstat(fd, &st) == 0 && st.st_blocks >= 0) used = (uint64_t)st.st_blocks * 512;
     ckr__os_drop(f, fd);
     return used < f->size ? f->size - used : 0;
+}
+
+static void ckr__os_soon(void *file, uint64_t at, uint64_t n)
+{
+    ckr__os_file *f = (ckr__os_file *)file;
+    int fd;
+    if (ckr__os_take(f, &fd)) return;
+    ckr__os_ask(fd, at, n);
+    ckr__os_drop(f, fd);
 }
 
 /* What is on the disk leaves the memory. */
@@ -4366,6 +4417,23 @@ static void ckr__os_park(CKR__USER, void *file)
     (void)file;                /* handles are not scarce                                */
 }
 
+static void *ckr__os_ahead(const char *path, bool read)
+{
+    (void)path, (void)read;
+    return NULL;
+}
+
+static uint64_t ckr__os_adopt(void **pool, void *file)
+{
+    (void)pool, (void)file;
+    return 0;
+}
+
+static void ckr__os_soon(void *file, uint64_t at, uint64_t n)
+{
+    (void)file, (void)at, (void)n;
+}
+
 static int32_t ckr__os_open_in(void **pool, const char *path, void **file, uint64_t *size)
 {
     (void)pool;
@@ -4639,21 +4707,26 @@ static const char *ckr__path_from(ckr__ctx *c, const char *home, const char *pat
 
 #define CKR__PARK_FROM 256     /* files open through a caller's hooks: below the usual limits */
 
-/* Opens `path` for reading and gives it an index. */
-static ckr_result ckr__file_open(ckr__ctx *c, const char *path, uint32_t *index)
+/* Opens `path` for reading and gives it an index. `ahead`: of ckr__next_take, or NULL. */
+static ckr_result ckr__file_open_ahead(ckr__ctx *c, const char *path, void *ahead, uint32_t *index)
 {
     ckr__file f = CKR_ZERO;
-    int32_t sys;
+    int32_t sys = 0;
     uint64_t cap = c->cap_files;
     void *array = c->files;
+    const char *from = NULL;
 
-    if (!ckr__arena_grow(c, &array, &cap, (uint64_t)c->n_files + 1, sizeof f)) return CKR_E_NOMEM;
-    c->files = (ckr__file *)array;
-    c->cap_files = (uint32_t)cap;
-    f.path = ckr__strdup(c, path);
-    const char *from = f.path ? ckr__path_from(c, c->home, path) : NULL;
+    if (ckr__arena_grow(c, &array, &cap, (uint64_t)c->n_files + 1, sizeof f)) {
+        c->files = (ckr__file *)array;
+        c->cap_files = (uint32_t)cap;
+        f.path = ckr__strdup(c, path);
+        from = f.path ? ckr__path_from(c, c->home, path) : NULL;
+    }
+    if (!from && ahead) ckr__os_close(NULL, ahead);
     if (!from) return ckr__oom(c);
-    for (;;) {
+    f.handle = ahead;
+    if (ahead) f.size = ckr__os_adopt(&c->os_pool, ahead);
+    while (!ahead) {
         if (c->env.io.open_fn == ckr__os_open) {
             sys = ckr__os_open_in(&c->os_pool, from, &f.handle, &f.size);
             break;
@@ -4670,6 +4743,18 @@ static ckr_result ckr__file_open(ckr__ctx *c, const char *path, uint32_t *index)
         c->n_files - c->n_parked > CKR__PARK_FROM)
         c->env.io.park_fn(c->env.io.user, c->files[c->n_parked++].handle);
     return CKR_OK;
+}
+
+static ckr_result ckr__file_open(ckr__ctx *c, const char *path, uint32_t *index)
+{
+    return ckr__file_open_ahead(c, path, NULL, index);
+}
+
+/* These bytes will be read soon. */
+static void ckr__file_soon(const ckr__ctx *c, uint32_t file, uint64_t at, uint64_t n)
+{
+    const ckr__file *f = &c->files[file];
+    if (c->away && f->handle && at < f->size) ckr__os_soon(f->handle, at, n);
 }
 
 /* The files of an opened checkpoint under their indices, for a context that has none yet and lives
@@ -5032,6 +5117,66 @@ static void ckr__for(ckr__ctx *c, uint32_t n, void (*fn)(void *arg, uint32_t i),
     c->env.parallel.for_fn(c->env.parallel.user, n, n, ckr__task_run, &t);
 }
 
+/* Files of a list that is gone through. Far away each takes as long to be opened as it takes to be
+   answered a few times; so those that come next are opened together. */
+#define CKR__NEXT_FILES 64u
+
+typedef struct ckr__next_files {
+    struct ckr__next_files *next;
+    const char *path[CKR__NEXT_FILES];
+    void       *file[CKR__NEXT_FILES]; /* NULL: taken, or could not be opened             */
+    uint64_t    at;            /* number of the first                                    */
+    uint32_t    n, n_taken, n_lanes;
+    bool        read;
+} ckr__next_files;
+
+static void ckr__next_lane(void *arg, uint32_t lane)
+{
+    ckr__next_files *a = (ckr__next_files *)arg;
+    for (uint32_t i = lane; i < a->n; i += a->n_lanes)
+        a->file[i] = a->path[i] ? ckr__os_ahead(a->path[i], a->read) : NULL;
+}
+
+static void ckr__next_end(ckr__next_files *a)
+{
+    for (uint32_t i = 0; i < a->n; i++)
+        if (a->file[i]) ckr__os_close(NULL, a->file[i]);
+    a->n = a->n_taken = 0;
+}
+
+/* File number `at` of a list of n, of which `path_fn` tells the paths; NULL: it is still to be
+   opened. *list: NULL at first. More are opened together where all of the last were
+   wanted. `read`: both ends of each, too. */
+static void *ckr__next_take(ckr__ctx *c, ckr__next_files **list, uint64_t at, uint64_t n,
+                            bool read, const char *(*path_fn)(void *of, uint64_t i), void *of)
+{
+    ckr__next_files *a = *list;
+    if (!c->away || at >= n) return NULL;
+    if (!a) {
+        a = *list = CKR__NEW(c, ckr__next_files);
+        if (!a) return NULL;
+        a->next = c->ahead;
+        c->ahead = a;
+    }
+    if (at < a->at || at - a->at >= a->n) {
+        const uint32_t most = a->n_taken < a->n ? 1 : a->n ? 4 * a->n : 16;
+        ckr__next_end(a);
+        a->at = at;
+        a->read = read;
+        a->n = (uint32_t)ckr__min_u64(ckr__min_u64(most, CKR__NEXT_FILES), n - at);
+        for (uint32_t i = 0; i < a->n; i++) {
+            const char *path = path_fn(of, at + i);
+            a->path[i] = path ? ckr__path_from(c, c->home, path) : NULL;
+        }
+        a->n_lanes = c->env.parallel.n_threads < a->n ? c->env.parallel.n_threads : a->n;
+        ckr__for(c, a->n_lanes, ckr__next_lane, a);
+    }
+    void *file = a->file[at - a->at];
+    a->file[at - a->at] = NULL;
+    a->n_taken++;
+    return file;
+}
+
 /* A word that one thread sets while others look at it. */
 static void ckr__flag_set(uint32_t *flag)
 {
@@ -5122,6 +5267,7 @@ static void ckr__arena_free(ckr__ctx *c)
 static void ckr__ctx_free(ckr__ctx *c)
 {
     const int was = errno;     /* to close and to free leaves the program's as it was */
+    for (ckr__next_files *a = c->ahead; a; a = a->next) ckr__next_end(a);
     for (uint32_t i = 0; i < c->n_files; i++)
         if (c->files[i].handle && !c->files[i].borrowed)
             c->env.io.close_fn(c->env.io.user, c->files[i].handle);
@@ -15375,6 +15521,14 @@ static ckr_result ckr__dcp_metadata(ckr__dcp *d, const char *path)
 
 /* >>dcp.slices ---------------------------------------------------------------- */
 
+#define CKR__DCP_SIDE 2048u            /* of a slice, before or behind its payload           */
+
+static const char *ckr__dcp_file_path(void *of, uint64_t i)
+{
+    const ckr__dcp *d = (const ckr__dcp *)of;
+    return ckr__path_join(d->c, d->dir, d->files[i].name);
+}
+
 /* The context's index of a file of the directory. */
 static ckr_result ckr__dcp_file_of(ckr__dcp *d, uint32_t index, uint32_t *file)
 {
@@ -15391,6 +15545,26 @@ static ckr_result ckr__dcp_file_of(ckr__dcp *d, uint32_t index, uint32_t *file)
     return r;
 }
 
+/* Far away all files are opened together; those that are missing are left. */
+static ckr_result ckr__dcp_files(ckr__dcp *d)
+{
+    ckr__next_files *list = NULL;
+    for (uint64_t i = 0; i < d->n_files && d->c->away && !ckr__failed(d->c); i++) {
+        void *f = ckr__next_take(d->c, &list, i, d->n_files, false, ckr__dcp_file_path, d);
+        if (f) ckr__file_open_ahead(d->c, ckr__dcp_file_path(d, i), f, &d->files[i].file);
+    }
+    return d->c->err->code;
+}
+
+/* Both ends of a slice will be looked at. */
+static void ckr__dcp_soon(const ckr__dcp *d, const ckr__ctx *c, const ckr__dcp_chunk *k)
+{
+    const uint64_t n = k->is.length < CKR__DCP_SIDE ? k->is.length : CKR__DCP_SIDE;
+    if (k->known || !c->away) return;
+    ckr__file_soon(c, d->files[k->file].file, k->offset, n);
+    ckr__file_soon(c, d->files[k->file].file, k->offset + k->is.length - n, n);
+}
+
 static ckr_result ckr__dcp_bad_slice(const ckr__dcp *d, const ckr__dcp_item *x,
                                      const ckr__dcp_chunk *k, ckr_item item, const char *text)
 {
@@ -15405,6 +15579,7 @@ static ckr_result ckr__dcp_ranges(ckr__dcp *d)
 {
     uint64_t n = 0;
     uint32_t file;
+    if (ckr__dcp_files(d) != CKR_OK) return d->c->err->code;
     for (uint64_t i = 0; i < d->n_items; i++) {
         const ckr__dcp_item *x = &d->items[i];
         n += x->n_chunks;
@@ -15424,6 +15599,9 @@ static ckr_result ckr__dcp_ranges(ckr__dcp *d)
         }
     }
     d->many = n > CKR__DCP_MANY;
+    for (uint64_t i = 0; i < d->n_items; i++)
+        for (uint64_t k = 0; k < (d->many ? 1 : d->items[i].n_chunks); k++)
+            if (d->items[i].n_chunks) ckr__dcp_soon(d, d->c, &d->items[i].chunks[k]);
     d->before = d->c->dcp;
     d->c->dcp = d;
     return CKR_OK;
@@ -15516,7 +15694,6 @@ static ckr_result ckr__dcp_block(ckr__dcp *d, const ckr__dcp_item *x, const ckr_
    all its other bytes are equal: two short reads in place of an archive that is opened. */
 
 #define CKR__DCP_FORMS 64u
-#define CKR__DCP_SIDE 2048u            /* before or behind the payload                       */
 #define CKR__DCP_MASKS 40u
 
 typedef struct ckr__dcp_form {
@@ -15525,6 +15702,7 @@ typedef struct ckr__dcp_form {
     uint32_t n_masks;
     uint32_t at[CKR__DCP_MASKS], size[CKR__DCP_MASKS]; /* what may differ, in `bytes`        */
     ckr_view view;                     /* data_offset counts from the slice                  */
+    const ckr__dcp_item *of;           /* whose slice was looked at last                    */
     uint32_t kept;                     /* its place in the context's list, from 1            */
     int64_t  count[CKR_MAX_DIMS], dims[2 * CKR_MAX_DIMS];
     uint8_t  bytes[2 * CKR__DCP_SIDE];
@@ -15657,6 +15835,7 @@ static void ckr__dcp_form_learn(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
     }
     for (uint32_t i = 0; i < f->n_masks; i++) memset(f->bytes + f->at[i], 0, f->size[i]);
     d->files[k->file].looked = true;
+    f->of = x;
     f->view = *v;
     f->view.data_offset = head;
     for (uint32_t i = 0; i < x->n_dims; i++) {
@@ -15702,19 +15881,22 @@ static bool ckr__dcp_form_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__d
         memcmp(bytes, f->bytes, f->head + f->tail) != 0)
         return false;
     d->files[k->file].looked = true;
+    f->of = x;
     ckr__dcp_form_put(f, k, file, out, dims);
     return true;
 }
 
 /* Of very many slices only some are looked at when the checkpoint is opened: the first of each
-   tensor, of each form and of each file. The others are taken to be like these, and looked at when
+   file, and of each form in each tensor: another one's of that length and shape may be of another
+   dtype, or lie otherwise. The others are taken to be like these, and looked at when
    they are read (ckr__dcp_form_holds). Is this one of the others? *form is for the piece. */
 static bool ckr__dcp_assume(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
                             ckr_view *out, int64_t *dims, uint32_t *form)
 {
-    ckr__dcp_form *f = d->many && k != x->chunks ? ckr__dcp_form_like(d, x, k) : NULL;
+    ckr__dcp_form *f = d->many ? ckr__dcp_form_like(d, x, k) : NULL;
     uint32_t file;
-    if (!f || !d->files[k->file].looked || ckr__dcp_file_of(d, k->file, &file) != CKR_OK)
+    if (!f || f->of != x || !d->files[k->file].looked ||
+        ckr__dcp_file_of(d, k->file, &file) != CKR_OK)
         return false;
     if (!f->kept) {
         *CKR__PUSH(const ckr__dcp_form *, d->c, d->c->forms, d->c->n_forms) =
@@ -28934,33 +29116,35 @@ static bool ckr__entry_alike(const ckr_entry *x, const ckr_entry *y)
 
 /* The pickles of two files have the same size, and their archives the same records: values are the
    same, what is one object here is one there (their nodes were made in the same order), and each
-   entry has one place. Not where that takes more steps than there are nodes. */
-static bool ckr__tree_alike(ckr__ctx *c, const ckr__out_file *x, const ckr__out_file *y)
+   entry has one place. Not where that takes more steps than the pickle, of n bytes, can have. */
+static bool ckr__tree_alike(ckr__ctx *c, const ckr__out_file *x, const ckr__out_file *y, uint64_t n)
 {
     const ckr_node *at[2] = { x->root, y->root }, *in[2];
     const uint32_t apart = x->root->id - y->root->id;
-    uint64_t n_entries = 0, steps = c->n_nodes;
+    uint64_t n_entries = 0, steps = 2 * n;
     ckr__buf todo = { c, NULL, 0, 0, false };
     bool alike = x->n_entries == y->n_entries;
     for (ckr__buf_put(&todo, at, sizeof at); alike && todo.size && !todo.failed;) {
         todo.size -= sizeof at;
         memcpy(at, todo.data + todo.size, sizeof at);
-        const uint64_t n = ckr__node_parts(at[0]);
-        alike = n <= steps && ckr__node_alike(at[0], at[1]) && !ckr__node_has_view(at[0]) &&
-                (at[0]->kind < CKR_NODE_LIST || at[0]->id - at[1]->id == apart);
+        const uint64_t parts = ckr__node_parts(at[0]);
+        alike = parts <= steps && ckr__node_alike(at[0], at[1]) && !ckr__node_has_view(at[0]) &&
+                (at[0]->kind <= CKR_NODE_FLOAT || at[0]->kind == CKR_NODE_STR ||
+                 at[0]->id - at[1]->id == apart);
         if (alike && at[0]->kind == CKR_NODE_ENTRY) {
             alike = ckr__entry_alike(at[0]->u.entry, at[1]->u.entry);
             n_entries++;
         }
-        for (uint64_t i = 0; i < n && alike; i++) {
-            for (int k = 0; k < 2; k++)
-                in[k] = i + 1 < n && at[k]->kind != CKR_NODE_OBJECT ? at[k]->u.items[i]
-                                                                    : ckr__node_part(at[k], i);
+        for (uint64_t i = 0; i < parts && alike; i++) {
+            for (int k = 0; k < 2; k++)            /* items at once, since they are many        */
+                in[k] = i + 1 < parts && at[k]->kind != CKR_NODE_OBJECT
+                            ? at[k]->u.items[i]
+                            : ckr__node_part(at[k], i);
             if (in[0] == in[1]) continue;
             alike = in[0] && in[1];
             if (alike) ckr__buf_put(&todo, in, sizeof in);
         }
-        steps -= alike ? n : 0;
+        steps -= alike ? parts : 0;
     }
     alike = alike && !todo.failed && n_entries == x->n_entries;
     ckr__buf_free(&todo);
@@ -29259,20 +29443,19 @@ static void ckr__pack_name_hash(ckr__packer *p)
 
 /* Torch archive ---------------------------------------------------------------- */
 
-/* The folder of the records: the file's name without its last extension, as torch names it;
-   "archive" when that is empty or not plain ASCII. */
-static const char *ckr__pack_torch_root(ckr__ctx *c, const char *path)
+/* The folder of the records, of *n bytes: the file's name without its last extension, as torch
+   names it; "archive" when that is empty or not plain ASCII. */
+static const char *ckr__pack_torch_root(const char *path, size_t *n)
 {
     const char *base = path, *s, *dot = NULL;
     for (s = path; *s; s++)
         if (*s == '/' || *s == '\\') base = s + 1;
-    for (s = base; *s; s++) {
+    for (s = base; (unsigned char)*s >= 0x20 && (unsigned char)*s <= 0x7e; s++)
         if (*s == '.') dot = s;
-        if ((unsigned char)*s < 0x20 || (unsigned char)*s > 0x7e) return "archive";
-    }
-    if (!dot) dot = s;
-    if (dot == base || dot - base > 1000) return "archive";
-    return ckr__strndup(c, base, (size_t)(dot - base));
+    *n = (size_t)((dot ? dot : s) - base);
+    if (!*s && *n && *n <= 1000) return base;
+    *n = 7;
+    return "archive";
 }
 
 #define CKR__SERIALIZATION_ID ".data/serialization_id"
@@ -29294,8 +29477,10 @@ static void ckr__pack_torch(ckr__packer *p)
     ckr__buf pickle;
     ckr_entry **entries = NULL;
     uint64_t n = 0;
+    size_t n_root;
+    const char *root = ckr__pack_torch_root(p->f->path, &n_root);
     ckr__pickle_write(p->c, p->f, &pickle, &entries, &n);
-    p->img->root = ckr__pack_torch_root(p->c, p->f->path);
+    p->img->root = ckr__strndup(p->c, root, n_root);
     p->img->records = CKR__NEW_N(p->c, ckr__image_record, n + 7);
     ckr__pack_segs(p, 3 * n + 2);
     if (!ckr__failed(p->c)) {
@@ -34427,17 +34612,20 @@ static uint64_t ckr__arena_used(const ckr__ctx *c)
 typedef struct ckr__counted {
     ckr__chunk   *made;
     ckr__out_file file;
-    uint64_t      size, image;         /* image: what it takes of the arena                */
+    uint64_t      size, pickle;        /* its bytes, and those of its pickle                */
+    uint64_t      image_need;          /* what the image takes of the arena                 */
 } ckr__counted;
 
-/* Their images would have the same size. */
-static bool ckr__counted_alike(ckr__ctx *c, const ckr__out_file *f, const ckr__out_file *was)
+/* An image of the file would have the same size. */
+static bool ckr__counted_alike(ckr__ctx *c, const ckr__out_file *f, const ckr__counted *last)
 {
-    return f->format == CKR_FORMAT_TORCH_ZIP && was->format == f->format && f->root &&
-           !f->source == !was->source && f->n_text == was->n_text &&
-           strlen(ckr__pack_torch_root(c, f->path)) ==
-               strlen(ckr__pack_torch_root(c, was->path)) &&
-           ckr__tree_alike(c, f, was);
+    const ckr__out_file *was = &last->file;
+    size_t n, n_was;
+    if (!last->pickle || f->format != CKR_FORMAT_TORCH_ZIP || !f->root) return false;
+    ckr__pack_torch_root(f->path, &n);
+    ckr__pack_torch_root(was->path, &n_was);
+    return n == n_was && !f->source == !was->source && f->n_text == was->n_text &&
+           ckr__tree_alike(c, f, was, last->pickle);
 }
 
 /* Size and need of a part. `last`: the one that was counted before, whose place it takes: as the
@@ -34453,16 +34641,18 @@ static ckr_result ckr__count_part(ckr_plan *p, ckr__out_file *part, ckr__counted
     ckr_result r = ckr__file_fill(c, p, part, true, true);
     const uint64_t used = ckr__arena_used(c);
     x.file = *part;
-    if (r == CKR_OK && last && last->size && ckr__counted_alike(c, part, &last->file)) {
+    if (r == CKR_OK && last && ckr__counted_alike(c, part, last)) {
         x.size = last->size;
-        x.image = last->image;
+        x.pickle = last->pickle;
+        x.image_need = last->image_need;
     } else if (r == CKR_OK) {
         r = ckr__image_make(c, part, &image) == CKR_OK ? CKR_OK : ckr__oom(c);
         x.size = r == CKR_OK ? image->size : 0;
-        x.image = ckr__arena_used(c) - used;
+        if (x.size && part->format == CKR_FORMAT_TORCH_ZIP) x.pickle = image->records[0].size;
+        x.image_need = ckr__arena_used(c) - used;
     }
     *size = x.size;
-    *need = used + x.image + 5 * sizeof(ckr__seg) + 64;        /* and once more in its file */
+    *need = used + x.image_need + 5 * sizeof(ckr__seg) + 64;   /* and once more in its file */
     part->image = NULL;
     for (uint64_t i = 0; i < part->n_entries; i++) {
         ckr__fill *fill = (ckr__fill *)part->entries[i]->ops;
@@ -36583,8 +36773,8 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
                           "--force replaces it when the new one is complete");
 }
 
-/* Of `bytes` of output those that surely need room: of holes in the input holes are made, as many
-   times as all of it is larger than the input. */
+/* Of `bytes` of output those that surely need room: what takes none in the input takes none here,
+   as many times as all of it is larger than the input. */
 static uint64_t ckr__room_needed(const ckr__ctx *src, uint64_t bytes)
 {
     uint64_t size = 0, holes = 0;
@@ -38758,13 +38948,17 @@ static ckr_result ckr__sweep_slices(ckr__sweep *s, const ckr__dcp *d, bool *slic
                                     uint64_t *n_packed)
 {
     ckr_result r = CKR_OK;
-    for (uint64_t i = 0; i < d->n_items; i++)
-        for (uint64_t n = 0; n < d->items[i].n_chunks && r == CKR_OK; n++) {
-            const ckr__dcp_chunk *k = &d->items[i].chunks[n];
+    for (uint64_t i = 0; i < d->n_items; i++) {
+        const ckr__dcp_item *x = &d->items[i];
+        for (uint64_t n = 0; n < x->n_chunks; n++) ckr__dcp_soon(d, &s->ckpt->ctx, &x->chunks[n]);
+        for (uint64_t n = 0; n < x->n_chunks && r == CKR_OK; n++) {
+            const ckr__dcp_chunk *k = &x->chunks[n];
             if (k->known) continue;
-            sliced[d->files[k->file].file] = true;
-            r = ckr__sweep_archive(s, d->files[k->file].file, k->offset, k->is.length, n_packed);
+            const uint32_t file = d->files[k->file].file;
+            sliced[file] = true;
+            r = ckr__sweep_archive(s, file, k->offset, k->is.length, n_packed);
         }
+    }
     return r;
 }
 
@@ -40037,6 +40231,8 @@ typedef struct ckr__fileset {
     ckr__rankfile  **files[CKR__FILE_KINDS];
     uint64_t         n_files[CKR__FILE_KINDS];
     ckr_node        *before[CKR__FILE_KINDS];  /* the tree of the kind that was read last   */
+    ckr__next_files *ahead[CKR__FILE_KINDS];
+    uint64_t         place[CKR__FILE_KINDS];   /* behind the one that was read last         */
 } ckr__fileset;
 
 typedef struct ckr__var { int place; bool size; uint32_t width; } ckr__var;
@@ -40617,6 +40813,25 @@ typedef struct ckr__lone {
     bool        closed;        /* nothing that the context has lies there                  */
 } ckr__lone;
 
+static const char *ckr__fileset_path(void *files, uint64_t i)
+{
+    const ckr__rankfile *f = ((ckr__rankfile **)files)[i];
+    return f->dir || f->root ? NULL : f->path;
+}
+
+/* Opens a rank's file, and if need be those that follow it in the list of its kind. */
+static ckr_result ckr__fileset_open(ckr__fileset *k, const ckr__rankfile *f, uint32_t *file)
+{
+    ckr__rankfile **files = k->files[f->kind];
+    const uint64_t n = k->n_files[f->kind], from = k->place[f->kind];
+    uint64_t i = 0;
+    while (k->c->away && i < n && files[(from + i) % n] != f) i++;
+    const uint64_t at = i < n ? (from + i) % n : n;
+    k->place[f->kind] = at + 1;
+    void *ahead = ckr__next_take(k->c, &k->ahead[f->kind], at, n, true, ckr__fileset_path, files);
+    return ckr__file_open_ahead(k->c, f->path, ahead, file);
+}
+
 /* A rank's file into an arena of its own, where *x says: ckr__fileset_settle ends that. */
 static ckr_result ckr__fileset_load_apart(ckr__fileset *k, ckr__rankfile *f, ckr_format *format,
                                           ckr__lone *x)
@@ -40625,7 +40840,7 @@ static ckr_result ckr__fileset_load_apart(ckr__fileset *k, ckr__rankfile *f, ckr
     ckr_format found = CKR_FORMAT_AUTO;
     uint32_t file;
     memset(x, 0, sizeof *x);
-    ckr_result r = ckr__file_open(c, f->path, &file);
+    ckr_result r = ckr__fileset_open(k, f, &file);
     if (r != CKR_OK) return r;
     const ckr__ctx was = *c;
     const uint64_t n_notes = c->n_notes ? *c->n_notes : 0;
@@ -59485,8 +59700,9 @@ static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_
     if (r != CKR_OK) return r;
     if (!ckr__dr_whole(t, s, &untold)) {
         *s = was;
-        t->keep.taken = NULL;
+        memset(&t->keep, 0, sizeof t->keep);
         t->item = NULL;
+        t->n_item = 0;
         if (!untold) return CKR_OK;
         return ckr__say(c, "CKR_W_OPTIMIZERS_UNTOLD", CKR_EXACT, "optimizers", NULL, NULL,
                         "several optimizers or schedulers, and no name says which parameters each "

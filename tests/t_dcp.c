@@ -1004,7 +1004,7 @@ static void forms(void)
 static void many(void)
 {
     enum { TENSORS = 96, RANKS = 200, CHUNKS = TENSORS * RANKS };
-    static float values[2 * RANKS];
+    static float values[4 * RANKS];
     static char names[TENSORS][16];
     ckr_open_desc d = CKR_ZERO;
     ckr_target to = CKR_ZERO;
@@ -1017,7 +1017,7 @@ static void many(void)
     static ckr_copy copies[RANKS];
     size_t n_copies = RANKS;
     ckr_read read = CKR_ZERO;
-    const int64_t shape[2] = { RANKS, 2 };
+    const int64_t shape[2] = { RANKS, 2 }, other[2] = { 2 * RANKS - 1, 2 };
     const ckr_piece *q = NULL;
     d.env = &env;
     to.dialect = "dcp";
@@ -1029,6 +1029,8 @@ static void many(void)
         snprintf(names[i], sizeof names[i], "w%d", i);
         CHECK_OK(ckr_ckpt_put(hand, names[i], "param", CKR_DTYPE_F32, 2, shape, values, &e), &e);
     }
+    /* its last slice is as long, and as large, as those of the others, and of another dtype */
+    CHECK_OK(ckr_ckpt_put(hand, "z", "param", CKR_DTYPE_I32, 2, other, values, &e), &e);
     if (CHECK_OK(ckr_plan_create(hand, &to, 0, &p, &e), &e))
         CHECK_OK(ckr_plan_write(p, "w/many", &receipt, &e), &e);
     ckr_plan_free(p);
@@ -1043,9 +1045,12 @@ static void many(void)
             if (x->_form && i == TENSORS / 2) q = x;
         }
     CHECK(assumed > CHUNKS * 9 / 10 && q);
+    const ckr_tensor *z = ckr_ckpt_tensor(c, "z", "param");
+    CHECK(z && z->dtype == CKR_DTYPE_I32);
+    for (uint32_t k = 0; z && k < z->n_pieces; k++) CHECK_INT(z->pieces[k].dtype, CKR_DTYPE_I32);
     to.topology.dp = RANKS / 2;
     if (CHECK_OK(ckr_plan_create(c, &to, 0, &p, &e), &e)) {
-        CHECK_INT(ckr_plan_info(p)->n_copies, CHUNKS);
+        CHECK_INT(ckr_plan_info(p)->n_copies, CHUNKS + RANKS);
         t_check(p->ctx.arena_bytes < 100 * CHUNKS / 2, __FILE__, __LINE__, "%d bytes a chunk",
                 (int)(p->ctx.arena_bytes / CHUNKS * 2));
         CHECK_OK(ckr_plan_write(p, "w/many.half", NULL, &e), &e);
@@ -1063,7 +1068,7 @@ static void many(void)
         CHECK_INT(ckr_ckpt_digest(c, NULL, total, &e), CKR_E_FORMAT);
         read.tensor = c->state.tensors[TENSORS / 2];
         read.dst = values;
-        read.dst_size = sizeof values;
+        read.dst_size = sizeof values / 2;
         CHECK_INT(ckr_ckpt_copies(c, &read, 1, copies, &n_copies, &e), CKR_E_FORMAT);
         CHECK_OK(ckr_plan_create(c, &to, 0, &p, &e), &e);
         CHECK_INT(ckr_plan_write(p, "w/many.bad", NULL, &e), CKR_E_FORMAT);

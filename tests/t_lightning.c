@@ -211,6 +211,39 @@ static void directories(void)
     memio_remove(&disk, "w/out.ckpt");
 }
 
+/* A directory of others with a file of that name beside it is read as it is without; its files are
+   counted once. */
+static void beside_others(void)
+{
+    static const char *const cases[] = { "script_two", "script_flat" };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[80];
+        uint64_t bytes[2];
+        uint32_t files[2];
+        snprintf(path, sizeof path, "tests/data/dcp/%s/ckpt", cases[i]);
+        memio_load(&disk, path, "w/dcp");
+        ckr_ckpt *a = open_ok("w/dcp");
+        memio_load_file(&disk, DATA "/sharded.ckpt/meta.pt", "w/dcp/meta.pt");
+        ckr_ckpt *b = open_ok("w/dcp");
+        if (!a || !b) exit(2);
+        const ckr_state *x = ckr_ckpt_state(a), *y = ckr_ckpt_state(b);
+        CHECK_STR(y->dialect, "dcp");
+        CHECK_INT(y->n_tensors, x->n_tensors);
+        CHECK_INT(y->n_groups, x->n_groups);
+        CHECK_INT(y->n_schedules, x->n_schedules);
+        for (uint64_t k = 0; k < x->n_tensors && k < y->n_tensors; k++) {
+            CHECK_STR(y->tensors[k]->name, x->tensors[k]->name);
+            CHECK_STR(y->tensors[k]->slot, x->tensors[k]->slot);
+        }
+        files[0] = ckr_ckpt_files(a, &bytes[0]);
+        files[1] = ckr_ckpt_files(b, &bytes[1]);
+        CHECK_INT(files[1], files[0] + 1);
+        ckr_ckpt_close(a);
+        ckr_ckpt_close(b);
+        memio_remove(&disk, "w/dcp");
+    }
+}
+
 static const char *item_when_planned(ckr_ckpt *c, const ckr_target *t, const char *code)
 {
     ckr_plan *p = NULL;
@@ -372,6 +405,7 @@ int main(int argc, char **argv)
     RUN(longer);
     RUN(weights);
     RUN(directories);
+    RUN(beside_others);
     RUN(of_others);
     RUN(without);
     RUN(newest);
