@@ -1,6 +1,10 @@
 /* The program around the library: its locale, rounding mode, flush to zero, traps, stack, signals,
    umask, errno, descriptors, working directory and forks. Whatever it set, the same bytes, LRs and
    draws come out, and it finds what it set as it was. */
+#include <stdbool.h>
+
+static bool far; /* everything is on a network */
+#define CKR__IS_FAR(path) (far || ckr__os_far(path))
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "t.h"
@@ -650,6 +654,69 @@ static void descriptors_are_few(void)
     CHECK_INT(in_child(few_left), 0);
 }
 
+/* Descriptors that are open. */
+static int n_open(void)
+{
+    int n = 0;
+    for (int fd = 0; fd < 4096; fd++) n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+/* A hundred files of ranks, read in their order, backwards and in leaps: each is the one that was
+   asked for; those that were opened ahead and not wanted are closed. */
+static int opened_ahead(void)
+{
+    static const ckr__form forms[] = { { 1, "far_{rank}" }, { 0, NULL } };
+    enum { N = 100 };
+    static const int steps[] = { 1, 99, 37, 0 };
+    const int before = n_open();
+    char name[16], got[16];
+    int r = chdir(g_tmp) == 0 && mkdir("far", 0700) == 0 ? 0 : 60;
+    for (int i = 0; i < N && !r; i++) {
+        FILE *f;
+        snprintf(name, sizeof name, "far/far_%d", i);
+        f = fopen(name, "wb");
+        if (!f || fprintf(f, "%s%120s", name, "") < 0 || fclose(f) != 0) r = 61;
+    }
+    for (int k = 0; k < 4 && !r; k++) {
+        ckr__fileset set = CKR_ZERO;
+        ckr_error e = CKR_ZERO;
+        ckr__ctx c;
+        if (ckr__ctx_init(&c, NULL, NULL, &e) != CKR_OK) return 62;
+        c.away = true;
+        c.env.parallel.n_threads = 8;
+        if (ckr__fileset_of(&set, &c, "far", forms, false) != CKR_OK || set.n_files[1] != N) r = 63;
+        for (int i = 0; i < (steps[k] ? N : 40) && !r; i++) {
+            const ckr__rankfile *f = set.files[1][i * (steps[k] ? steps[k] : 1) % N];
+            uint32_t file;
+            if (ckr__fileset_open(&set, f, &file) != CKR_OK) r = 64;
+            else if (ckr__file_read(&c, file, 0, got, strlen(f->path)) != CKR_OK ||
+                     memcmp(got, f->path, strlen(f->path)) != 0) r = 65;
+        }
+        if (steps[k] == 1 && n_open() < before + N) r = 66;
+        ckr__ctx_free(&c);
+        if (n_open() != before) r = 67;
+    }
+    return r;
+}
+
+static int far_with_16(void)
+{
+    far = true;
+    return with_files(16);
+}
+
+static void far_away(void)
+{
+    const int before = n_open();
+    CHECK_INT(in_child(opened_ahead), 0);
+    CHECK_INT(in_child(far_with_16), 0);
+    far = true;
+    same_as_plain("far away");
+    CHECK_INT(n_open(), before);
+    far = false;
+}
+
 #if defined(__linux__)
 /* The directories of a checkpoint: opens and closes in them are told to `in`. */
 static void watch(int in, const char *dir)
@@ -743,10 +810,12 @@ static void opens(void)
                                         "tests/data/nanotron/tp2_pp1_dp2_zero1_bf16_master/ckpt",
                                         "tests/data/dcp/script_flat/ckpt" };
     size_t i;
-    for (i = 0; i < sizeof from / sizeof *from; i++) {
-        g_from = from[i];
+    for (i = 0; i < 2 * sizeof from / sizeof *from; i++) {
+        g_from = from[i / 2];
+        far = i % 2;
         CHECK_INT(in_child(opens_with_24), 0);
     }
+    far = false;
 }
 #endif
 
@@ -996,6 +1065,7 @@ int main(int argc, char **argv)
     RUN(forks);
     RUN(directory_changed);
     RUN(descriptors_are_few);
+    RUN(far_away);
     RUN(holes);
     RUN(past_memory);
 #if defined(__linux__)
