@@ -5127,7 +5127,7 @@ static void ckr__for(ckr__ctx *c, uint32_t n, void (*fn)(void *arg, uint32_t i),
 
 typedef struct ckr__next_files {
     struct ckr__next_files *next;
-    const char *path[CKR__NEXT_FILES];
+    const char *name[CKR__NEXT_FILES], *path[CKR__NEXT_FILES];         /* as told; as opened */
     void       *file[CKR__NEXT_FILES]; /* NULL: taken, or could not be opened             */
     uint64_t    at;            /* number of the first                                    */
     uint32_t    n, n_taken, n_lanes;
@@ -5155,28 +5155,32 @@ static void *ckr__next_take(ckr__ctx *c, ckr__next_files **list, uint64_t at, ui
                             bool read, const char *(*path_fn)(void *of, uint64_t i), void *of)
 {
     ckr__next_files *a = *list;
-    if (!c->away || at >= n) return NULL;
+    const char *name = c->away && at < n ? path_fn(of, at) : NULL;
+    if (!name) return NULL;
     if (!a) {
         a = *list = CKR__NEW(c, ckr__next_files);
         if (!a) return NULL;
         a->next = c->ahead;
         c->ahead = a;
     }
-    if (at < a->at || at - a->at >= a->n) {
+    uint64_t i = at - a->at;
+    if (at < a->at || i >= a->n || !a->name[i] || strcmp(a->name[i], name) != 0) {
+        /* (a list may have been sorted meanwhile) */
         const uint32_t most = a->n_taken < a->n ? 1 : a->n ? 4 * a->n : 16;
         ckr__next_end(a);
         a->at = at;
         a->read = read;
         a->n = (uint32_t)ckr__min_u64(ckr__min_u64(most, CKR__NEXT_FILES), n - at);
-        for (uint32_t i = 0; i < a->n; i++) {
-            const char *path = path_fn(of, at + i);
-            a->path[i] = path ? ckr__path_from(c, c->home, path) : NULL;
+        for (i = 0; i < a->n; i++) {
+            a->name[i] = i ? path_fn(of, at + i) : name;
+            a->path[i] = a->name[i] ? ckr__path_from(c, c->home, a->name[i]) : NULL;
         }
         a->n_lanes = c->env.parallel.n_threads < a->n ? c->env.parallel.n_threads : a->n;
         ckr__for(c, a->n_lanes, ckr__next_lane, a);
+        i = 0;
     }
-    void *file = a->file[at - a->at];
-    a->file[at - a->at] = NULL;
+    void *file = a->file[i];
+    a->file[i] = NULL;
     a->n_taken++;
     return file;
 }
