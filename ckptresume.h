@@ -3759,11 +3759,15 @@ static int32_t ckr__os_open_as(const char *path, int flags, uint64_t least, void
     return r;
 }
 
-/* What will be read soon: far away it is asked for now, and nobody waits for the answer. */
+/* What will be read soon: far away it is asked for now, and nobody waits for the answer. Of more
+   than is read ahead at once Linux takes the first part. */
 static void ckr__os_ask(int fd, uint64_t at, uint64_t n)
 {
 #if defined(POSIX_FADV_WILLNEED)
-    (void)posix_fadvise(fd, (off_t)at, (off_t)n, POSIX_FADV_WILLNEED);
+    const uint64_t end = at + n, part = (uint64_t)128 << 10;
+    for (; at < end; at += part)
+        (void)posix_fadvise(fd, (off_t)at, (off_t)ckr__min_u64(part, end - at),
+                            POSIX_FADV_WILLNEED);
 #else
     (void)fd, (void)at, (void)n;
 #endif

@@ -16,7 +16,7 @@ set -eu
 
 cc=${CC:-cc}
 flags=${CFLAGS:--O2}
-all="hash parse read open reshard dcp groups schedule rng remap many disk slow far sizes"
+all="hash parse read open reshard dcp groups schedule rng remap many disk slow far late sizes"
 only=${BENCH_ONLY:-$all}
 cd "$(dirname "$0")/.."
 tool=${CKPTRESUME:-$PWD/ckptresume}
@@ -61,7 +61,7 @@ peers() { "$python" bench/peers.py "$1" "$BENCH_DATA" "$tool"; }
 # what each step needs in GiB: room for its inputs and all that is written; memory beside
 need() {
     case $1 in
-    read) echo 2 2 ;; reshard) echo 7 1 ;; dcp) echo 5 3 ;; slow) echo 5 1 ;; many) echo 6 2 ;; far) echo 2 1 ;;
+    read) echo 2 2 ;; reshard) echo 7 1 ;; dcp) echo 5 3 ;; slow) echo 5 1 ;; many) echo 6 2 ;; far | late) echo 2 1 ;;
     hash) echo 0 2 ;; sizes) echo 2 2 ;;
     *) echo 1 1 ;;
     esac
@@ -124,6 +124,11 @@ step() {
         "$build/slow" "$BENCH_DATA/small" "$BENCH_DATA/small-out" 48
         done_with small small-out ;;
     far) python3 bench/far.py "$tool" "$BENCH_DATA" ;;
+    late)
+        if [ -w /dev/fuse ] && command -v fusermount3 > /dev/null && pkg-config fuse3 2>/dev/null; then
+            $cc -O2 -o "$build/late" bench/late.c $(pkg-config --cflags --libs fuse3)
+            python3 bench/late.py "$tool" "$BENCH_DATA" "$build/late"
+        else printf '\nlate: not run, it wants FUSE 3 (Debian: fuse3 libfuse3-dev pkg-config) and /dev/fuse.\n'; fi ;;
     sizes) python3 bench/sizes.py "$tool" "$BENCH_DATA" ;;
     *) echo "there is no such step: $1" >&2; return 2 ;;
     esac
