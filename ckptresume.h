@@ -3760,11 +3760,11 @@ static int32_t ckr__os_open_as(const char *path, int flags, uint64_t least, void
 }
 
 /* What will be read soon: far away it is asked for now, and nobody waits for the answer. Of more
-   than is read ahead at once Linux takes the first part. */
+   than is read ahead at once Linux takes the first part; of what is no index, little is wanted. */
 static void ckr__os_ask(int fd, uint64_t at, uint64_t n)
 {
 #if defined(POSIX_FADV_WILLNEED)
-    const uint64_t end = at + n, part = (uint64_t)128 << 10;
+    const uint64_t part = (uint64_t)128 << 10, end = at + ckr__min_u64(n, 32 * part);
     for (; at < end; at += part)
         (void)posix_fadvise(fd, (off_t)at, (off_t)ckr__min_u64(part, end - at),
                             POSIX_FADV_WILLNEED);
@@ -3777,18 +3777,29 @@ static void ckr__os_ask(int fd, uint64_t at, uint64_t n)
 #define CKR__OS_MAKE  (O_RDWR | O_CREAT | O_EXCL)
 #define CKR__OS_SHARE (O_RDWR | O_CREAT)
 
-/* A file that will be opened soon; NULL: it could not be opened now. `read`: both ends of it, and
-   of an archive the directory and its first member, which is the pickle, are in memory or on their
-   way. */
+/* Files may be opened before they are wanted: there are descriptors for more than one pool's. */
+static bool ckr__os_plenty(void)
+{
+    return ckr__os_limit() >= 1024;
+}
+
+/* A file that will be opened soon; NULL: it could not be opened now, and who opens it then is told
+   why. `read`: both ends of it are in memory; of an archive the directory and its first member,
+   which is the pickle, are on their way, as far as that is foreseen. */
 static void *ckr__os_ahead(const char *path, bool read)
 {
     uint8_t b[4096];
     void *file;
+    struct stat st;
     uint64_t size;
-    if (ckr__os_open_as(path, CKR__OS_READ, 0, &file, &size)) return NULL;
-    const int fd = ((ckr__os_file *)file)->fd;
+    const int fd = ckr__os_fd(path, O_RDONLY);
+    if (fd >= 0 && (fstat(fd, &st) != 0 || ckr__os_few(fd, ckr__os_limit()))) {
+        close(fd);
+        return NULL;
+    }
+    if (fd < 0 || ckr__os_made(path, fd, false, &st, &file, &size)) return NULL;
     const uint64_t n = ckr__min_u64(size, sizeof b);
-    if (!read || fd < 0 || n < 98 || pread(fd, b, (size_t)n, 0) != (ssize_t)n) return file;
+    if (!read || n < 98 || pread(fd, b, (size_t)n, 0) != (ssize_t)n) return file;
     if (b[8] == '{') ckr__os_ask(fd, 0, ckr__min_u64(size, ckr__load_u64(b)));
     if (memcmp(b, "PK\3\4", 4) != 0) return file;
     ckr__os_ask(fd, 0, ckr__min_u64(size, (uint64_t)1 << 19));
@@ -4109,11 +4120,12 @@ static uint64_t ckr__os_holes(void *file)
     return used < f->size ? f->size - used : 0;
 }
 
+/* Not of a file that would have to be opened again for it. */
 static void ckr__os_soon(void *file, uint64_t at, uint64_t n)
 {
     ckr__os_file *f = (ckr__os_file *)file;
     int fd;
-    if (ckr__os_take(f, &fd)) return;
+    if (!ckr__os_use(f, &fd)) return;
     ckr__os_ask(fd, at, n);
     ckr__os_drop(f, fd);
 }
@@ -4419,6 +4431,11 @@ static int32_t ckr__os_write(CKR__USER, void *file, uint64_t offset, const void 
 static void ckr__os_park(CKR__USER, void *file)
 {
     (void)file;                /* handles are not scarce                                */
+}
+
+static bool ckr__os_plenty(void)
+{
+    return true;
 }
 
 static void *ckr__os_ahead(const char *path, bool read)
@@ -5145,11 +5162,17 @@ static void ckr__next_lane(void *arg, uint32_t lane)
         a->file[i] = a->path[i] ? ckr__os_ahead(a->path[i], a->read) : NULL;
 }
 
-static void ckr__next_end(ckr__next_files *a)
+static void ckr__next_close(ckr__next_files *a)
 {
     for (uint32_t i = 0; i < a->n; i++)
         if (a->file[i]) ckr__os_close(NULL, a->file[i]);
     a->n = a->n_taken = 0;
+}
+
+/* Closes what was opened ahead and not wanted. */
+static void ckr__next_end(ckr__ctx *c)
+{
+    for (ckr__next_files *a = c->ahead; a; a = a->next) ckr__next_close(a);
 }
 
 /* File number `at` of a list of n, of which `path_fn` tells the paths; NULL: it is still to be
@@ -5159,7 +5182,7 @@ static void *ckr__next_take(ckr__ctx *c, ckr__next_files **list, uint64_t at, ui
                             bool read, const char *(*path_fn)(void *of, uint64_t i), void *of)
 {
     ckr__next_files *a = *list;
-    const char *name = c->away && at < n ? path_fn(of, at) : NULL;
+    const char *name = c->away && at < n && ckr__os_plenty() ? path_fn(of, at) : NULL;
     if (!name) return NULL;
     if (!a) {
         a = *list = CKR__NEW(c, ckr__next_files);
@@ -5171,7 +5194,7 @@ static void *ckr__next_take(ckr__ctx *c, ckr__next_files **list, uint64_t at, ui
     if (at < a->at || i >= a->n || !a->name[i] || strcmp(a->name[i], name) != 0) {
         /* (a list may have been sorted meanwhile) */
         const uint32_t most = a->n_taken < a->n ? 1 : a->n ? 4 * a->n : 16;
-        ckr__next_end(a);
+        ckr__next_close(a);
         a->at = at;
         a->read = read;
         a->n = (uint32_t)ckr__min_u64(ckr__min_u64(most, CKR__NEXT_FILES), n - at);
@@ -5279,7 +5302,7 @@ static void ckr__arena_free(ckr__ctx *c)
 static void ckr__ctx_free(ckr__ctx *c)
 {
     const int was = errno;     /* to close and to free leaves the program's as it was */
-    for (ckr__next_files *a = c->ahead; a; a = a->next) ckr__next_end(a);
+    ckr__next_end(c);
     for (uint32_t i = 0; i < c->n_files; i++)
         if (c->files[i].handle && !c->files[i].borrowed)
             c->env.io.close_fn(c->env.io.user, c->files[i].handle);
@@ -15557,7 +15580,7 @@ static ckr_result ckr__dcp_file_of(ckr__dcp *d, uint32_t index, uint32_t *file)
     return r;
 }
 
-/* Far away all files are opened together; those that are missing are left. */
+/* Far away the files are opened many at a time; those that are missing are left. */
 static ckr_result ckr__dcp_files(ckr__dcp *d)
 {
     ckr__next_files *list = NULL;
@@ -67820,8 +67843,10 @@ static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *
     if (c->away && (!desc || !desc->env || !desc->env->parallel.n_threads))
         c->env.parallel.n_threads = ckr__os_streams(true);
     ckr_result r = ckr__recognise(c, path, desc ? desc->dialect : NULL, &d, &k->dir);
+    ckr__next_end(c);
     if (r == CKR_OK) r = ckr__side_load(c, k->dir, &k->side);
     if (r == CKR_OK) r = ckr__state_read(k, d, desc);
+    ckr__next_end(c);
     for (uint64_t i = 0; i < s->n_tensors && r == CKR_OK; i++)
         r = ckr__tensor_check(c, s->tensors[i]);
     if (r == CKR_OK) r = ckr__needs_say(c, d->needs, path, k->dir, s);

@@ -21,7 +21,10 @@ object() {
         [ "$(cat "$1/made-with" 2> /dev/null)" = "$made" ] && return
     mkdir -p "$1/include" && echo "$made" > "$1/made-with" &&
         awk -v want=names -f tests/open.awk ckptresume.h > "$1/include/ckptresume.h" &&
-        { echo '#define CKPTRESUME_IMPLEMENTATION'; awk -v want=bodies -f tests/open.awk ckptresume.h; } \
+        { echo '#include <stdbool.h>'
+          echo 'bool t_far;'
+          echo '#define CKR__IS_FAR(path) (t_far || ckr__os_far(path))'
+          echo '#define CKPTRESUME_IMPLEMENTATION'; awk -v want=bodies -f tests/open.awk ckptresume.h; } \
             > "$1/ckptresume.c" &&
         # shellcheck disable=SC2086
         ${CC:-cc} ${CFLAGS:--O1} -c "$1/ckptresume.c" -o "$1/ckptresume.o" && return

@@ -1,10 +1,6 @@
 /* The program around the library: its locale, rounding mode, flush to zero, traps, stack, signals,
    umask, errno, descriptors, working directory and forks. Whatever it set, the same bytes, LRs and
    draws come out, and it finds what it set as it was. */
-#include <stdbool.h>
-
-static bool far; /* everything is on a network */
-#define CKR__IS_FAR(path) (far || ckr__os_far(path))
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "t.h"
@@ -24,6 +20,8 @@ static bool far; /* everything is on a network */
 
 #define NANOTRON "tests/data/nanotron/tp2_pp1_dp1/ckpt"
 #define DEEPSPEED "tests/data/deepspeed/robin/ckpt"
+
+extern bool t_far; /* everything is on a network: of the object that tests are linked with */
 
 static char g_top[400]; /* the repository, and a folder to write in       */
 static const char *g_tmp;
@@ -705,7 +703,7 @@ static int opened_ahead(void)
 
 static int far_with_16(void)
 {
-    far = true;
+    t_far = true;
     return with_files(16);
 }
 
@@ -714,10 +712,15 @@ static void far_away(void)
     const int before = n_open();
     CHECK_INT(in_child(opened_ahead), 0);
     CHECK_INT(in_child(far_with_16), 0);
-    far = true;
+    t_far = true;
     same_as_plain("far away");
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    CHECK_OK(ckr_ckpt_open(NANOTRON, NULL, &c, &e), &e);
+    CHECK(c && c->ctx.away && c->ctx.ahead);
+    ckr_ckpt_close(c);
     CHECK_INT(n_open(), before);
-    far = false;
+    t_far = false;
 }
 
 #if defined(__linux__)
@@ -815,10 +818,10 @@ static void opens(void)
     size_t i;
     for (i = 0; i < 2 * sizeof from / sizeof *from; i++) {
         g_from = from[i / 2];
-        far = i % 2;
+        t_far = i % 2;
         CHECK_INT(in_child(opens_with_24), 0);
     }
-    far = false;
+    t_far = false;
 }
 #endif
 
