@@ -654,8 +654,8 @@ typedef struct ckr_io {        /* positional, 64-bit; 0 on success, else an errn
 typedef struct ckr_parallel {
     void (*for_fn)(void *user, uint32_t n_threads, uint32_t n_tasks,
                    void (*task_fn)(void *arg, uint32_t i), void *arg);
-    uint32_t n_threads;        /* 0: one per online CPU, 32 at least for what lies on a network;
-                                  1: never start a thread                            */
+    uint32_t n_threads;        /* 0: one per online CPU, 32 at least for what lies on a network,
+                                  which is opened with them, too; 1: never start a thread */
     void *user;
 } ckr_parallel;
 
@@ -5176,13 +5176,14 @@ static void ckr__next_end(ckr__ctx *c)
 }
 
 /* File number `at` of a list of n, of which `path_fn` tells the paths; NULL: it is still to be
-   opened. *list: NULL at first. More are opened together where all of the last were
-   wanted. `read`: both ends of each, too. */
+   opened. *list: NULL at first. More are opened together where all of the last were wanted.
+   `read`: both ends of each, too. */
 static void *ckr__next_take(ckr__ctx *c, ckr__next_files **list, uint64_t at, uint64_t n,
                             bool read, const char *(*path_fn)(void *of, uint64_t i), void *of)
 {
     ckr__next_files *a = *list;
-    const char *name = c->away && at < n && ckr__os_plenty() ? path_fn(of, at) : NULL;
+    const bool ahead = c->away && at < n && c->env.parallel.n_threads > 1 && ckr__os_plenty();
+    const char *name = ahead ? path_fn(of, at) : NULL;
     if (!name) return NULL;
     if (!a) {
         a = *list = CKR__NEW(c, ckr__next_files);
