@@ -154,9 +154,10 @@
    Sections, each calling only what stands above it or is declared there; grep for the mark
    ----------------------------------------------------------------------------------------
        >>api.types >>api.hooks >>api.tree >>api.state >>api.rng >>api.plan >>api.run >>prologue
-       >>platform >>fenv >>arith >>decimal >>format >>error >>mem >>io >>threads >>context >>dtype
-       >>node >>tree >>hash >>crc32 >>digest >>sha256 >>text >>json >>json.put >>yaml >>yaml.scalar
-       >>yaml.read >>yaml.put >>yaml.edit >>safetensors >>hf_index >>convert >>zip >>pickle
+       >>platform >>fenv >>arith >>decimal >>format >>error >>mem >>io >>threads >>next_files
+       >>context >>dtype >>node >>tree >>hash >>crc32 >>digest >>sha256 >>text >>json >>json.put
+       >>yaml >>yaml.scalar >>yaml.read >>yaml.put >>yaml.edit >>safetensors >>hf_index >>convert
+       >>zip >>pickle
        >>pickle.text >>pickle.numbers >>pickle.containers >>pickle.keys >>pickle.calls >>pickle.memo
        >>pickle.machine >>torch >>torch.storage >>torch.tensor >>torch.quick >>torch.dist
        >>torch.calls >>torch.build >>torch.legacy >>torch.script >>torch.archive >>numpy
@@ -2804,7 +2805,7 @@ typedef struct ckr__ctx {
     uint32_t    n_files, cap_files, n_parked;
     void       *os_pool;       /* of the default hooks                                  */
     bool        away;          /* its files are on a network                            */
-    struct ckr__next_files *ahead;  /* lists of files that are opened ahead; or NULL          */
+    struct ckr__next_files *ahead;     /* lists of files that are opened ahead; or NULL  */
     const char *home;          /* relative paths are from here; NULL: from where the program is */
     const struct ckr__dcp *dcp;        /* whose slices are archives in its files; or NULL  */
     const struct ckr__dcp_form **forms;        /* of pieces, by _form - 1               */
@@ -5142,8 +5143,47 @@ static void ckr__for(ckr__ctx *c, uint32_t n, void (*fn)(void *arg, uint32_t i),
     c->env.parallel.for_fn(c->env.parallel.user, n, n, ckr__task_run, &t);
 }
 
+/* A word that one thread sets while others look at it. */
+static void ckr__flag_set(uint32_t *flag)
+{
+#if defined(__GNUC__)
+    __atomic_store_n(flag, 1, __ATOMIC_RELAXED);
+#else
+    *(volatile uint32_t *)flag = 1;
+#endif
+}
+
+static bool ckr__flag_get(uint32_t *flag)
+{
+#if defined(__GNUC__)
+    return __atomic_load_n(flag, __ATOMIC_RELAXED) != 0;
+#else
+    return *(volatile uint32_t *)flag != 0;
+#endif
+}
+
+/* Lanes go alike, so the first one's share stands for all: it alone tells how far the call is, and
+   hears whether to go on. `bytes` is what all lanes do together, of it the part at / n is done.
+   False: this lane stops, and *err says why where it is the first. */
+static bool ckr__tell(ckr__ctx *c, uint32_t lane, uint64_t bytes, uint64_t at, uint64_t n,
+                      ckr_error *err)
+{
+    if (lane == 0 && c->total && c->env.progress_fn) {
+        const uint64_t part =
+            at == n ? bytes : (uint64_t)((double)bytes * ((double)at / (double)n));
+        const uint64_t done = c->done + part < c->total ? c->done + part : c->total;
+        if (!c->env.progress_fn(c->env.user, done, c->total)) {
+            ckr__fail(err, CKR_ITEM_CANCELLED, NULL, CKR_NO_OFFSET, NULL, NULL);
+            ckr__flag_set(&c->stop);
+        }
+    }
+    return !ckr__flag_get(&c->stop);
+}
+
+/* >>next_files ---------------------------------------------------------------- */
 /* Files of a list that is gone through. Far away each takes as long to be opened as it takes to be
    answered a few times; so those that come next are opened together. */
+
 #define CKR__NEXT_FILES 64u
 
 typedef struct ckr__next_files {
@@ -5211,43 +5251,6 @@ static void *ckr__next_take(ckr__ctx *c, ckr__next_files **list, uint64_t at, ui
     a->file[i] = NULL;
     a->n_taken++;
     return file;
-}
-
-/* A word that one thread sets while others look at it. */
-static void ckr__flag_set(uint32_t *flag)
-{
-#if defined(__GNUC__)
-    __atomic_store_n(flag, 1, __ATOMIC_RELAXED);
-#else
-    *(volatile uint32_t *)flag = 1;
-#endif
-}
-
-static bool ckr__flag_get(uint32_t *flag)
-{
-#if defined(__GNUC__)
-    return __atomic_load_n(flag, __ATOMIC_RELAXED) != 0;
-#else
-    return *(volatile uint32_t *)flag != 0;
-#endif
-}
-
-/* Lanes go alike, so the first one's share stands for all: it alone tells how far the call is, and
-   hears whether to go on. `bytes` is what all lanes do together, of it the part at / n is done.
-   False: this lane stops, and *err says why where it is the first. */
-static bool ckr__tell(ckr__ctx *c, uint32_t lane, uint64_t bytes, uint64_t at, uint64_t n,
-                      ckr_error *err)
-{
-    if (lane == 0 && c->total && c->env.progress_fn) {
-        const uint64_t part =
-            at == n ? bytes : (uint64_t)((double)bytes * ((double)at / (double)n));
-        const uint64_t done = c->done + part < c->total ? c->done + part : c->total;
-        if (!c->env.progress_fn(c->env.user, done, c->total)) {
-            ckr__fail(err, CKR_ITEM_CANCELLED, NULL, CKR_NO_OFFSET, NULL, NULL);
-            ckr__flag_set(&c->stop);
-        }
-    }
-    return !ckr__flag_get(&c->stop);
 }
 
 /* >>context ------------------------------------------------------------------- */
