@@ -335,8 +335,8 @@ def put_place(s, key, index, offset, path, at, length):
 
 
 def put_places(s, titan, run, heads):
-    """storage_data, and of each rank its file: what is no tensor with its bytes; of chunks the archive's heads, in the
-    first file of all, in the others of one chunk of each shape. Or, of all, what `heads` makes of key and shape: an
+    """storage_data, and of each rank its file: what is no tensor with its bytes; of chunks the archive's heads: of each
+    tensor's first chunk of a shape, and in each file of its first. Or, of all, what `heads` makes of key and shape: an
     archive of the same size."""
     count, tensors = 0, []
 
@@ -372,7 +372,7 @@ def put_places(s, titan, run, heads):
                 made = archives[n]
                 batch()
                 s.put(head + fqn + index + number(row) + end + info + number(at) + length + number(made.at) + b"ub", 8)
-                if heads or r == 0 or made not in seen:
+                if heads or r == 0 or made not in seen or n != cuts[r - 1][1]:
                     (heads(key, (n, *rest)) if heads else made).copy_to(f, at)
                     seen.add(made)
                 at += made.at

@@ -32,7 +32,9 @@ def main():
                 seconds, _, status, said = measured([tool, "inspect", Path(mount) / name])
             finally:
                 subprocess.run(["fusermount3", "-u", "-z", mount], check=True)
-        row(f"{name}, {files:,} files" + (f": exits {status}, {said}" if status else ""), seconds[0], "s", 15)
+        if status != 0:
+            sys.exit(f"late: {name}: inspect exits {status}: {said.strip()}")
+        row(f"{name}, {files:,} files", seconds[0], "s", 15)
         if not os.environ.get("BENCH_KEEP"):
             shutil.rmtree(path)
 

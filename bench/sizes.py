@@ -48,13 +48,10 @@ def measure(tool, path, name, before):
         seconds, memory, status, said = measured([tool, verb, path, *more])
         what = " ".join([verb, *more])
         if status != 0:
-            print(f"| {what} | exits {status} | {said.strip().splitlines()[-1:]} | | |", flush=True)
-            continue
+            sys.exit(f"sizes: {name}: {what} exits {status}: {said.strip()}")
         done[verb] = memory, seconds
         row(what, seconds, "s", SECONDS, True)
         row(what + ", memory", memory / 1e6, "MB", MEGABYTES)
-    if "inspect" not in done or "plan" not in done:
-        return
     whole = n, to, done["inspect"][0] - EMPTY, done["plan"][0] - done["inspect"][0], *done["plan"][1]
     figures("", whole)
     if kind in before:
