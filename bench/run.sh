@@ -121,8 +121,11 @@ step() {
         built slow
         [ -e "$BENCH_DATA/small" ] || \
             python3 bench/frontier.py "$BENCH_DATA/small" dcp --ranks 64 --layers 20 --hidden 512 --heads
-        "$build/slow" "$BENCH_DATA/small" "$BENCH_DATA/small-out" 48
-        done_with small small-out ;;
+        for slower in 1 12; do
+            "$build/slow" "$BENCH_DATA/small" "$BENCH_DATA/small-out" 48 64 $slower
+            rm -rf "$BENCH_DATA/small-out"
+        done
+        done_with small ;;
     far) python3 bench/far.py "$tool" "$BENCH_DATA" ;;
     late)
         if [ -w /dev/fuse ] && command -v fusermount3 > /dev/null && pkg-config fuse3 2>/dev/null; then

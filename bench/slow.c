@@ -1,9 +1,10 @@
 /* slow.c CHECKPOINT OUT DP [STREAMS [SLOWER]]: what convert makes of storage that is far away: a
    call of the I/O hooks takes 5 ms, and a byte more for each 10 ns, whatever the others do; 64
    threads. Both are SLOWER times as long, since 64 such streams carry more than two cores can.
-   Against the ideal: as many streams that all carry their share of the bytes from begin to end. The
-   checkpoint is opened and planned without waiting, and its calls are counted. OUT must not exist,
-   and stays. cc -std=c99 -O2 -I. -o slow bench/slow.c -lm -lpthread */
+   Against the ideal: as many streams that all carry their share of the bytes from begin to end; and
+   against threads that do nothing else than to read that many bytes and to write them, in calls as
+   large. The checkpoint is opened and planned without waiting, and its calls are counted. OUT must
+   not exist, and stays. cc -std=c99 -O2 -I. -o slow bench/slow.c -lm -lpthread */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "bench.h"
@@ -73,6 +74,57 @@ static int32_t slow_sync(void *user, void *file)
     return sys;
 }
 
+/* The peer: bytes of the checkpoint's files as they are, to a file beside OUT. */
+typedef struct bare_copy {
+    const ckr_ckpt *ckpt;
+    void *to;
+    uint64_t call, total, failed;
+} bare_copy;
+
+static void bare_call(void *arg, uint32_t i)
+{
+    bare_copy *b = (bare_copy *)arg;
+    const uint64_t from = i * b->call, n = ckr__min_u64(b->call, b->total - from);
+    uint64_t at = from, left = n;
+    uint8_t *bytes = (uint8_t *)malloc((size_t)n);
+    if (!bytes) __sync_fetch_and_add(&b->failed, 1);
+    for (uint64_t k = 0; bytes && left && k < b->ckpt->ctx.n_files; k++) {
+        const ckr__file *f = &b->ckpt->ctx.files[k];
+        if (at < f->size) {
+            const size_t part = (size_t)ckr__min_u64(left, f->size - at);
+            if (slow_read(NULL, f->handle, at, bytes, part)) __sync_fetch_and_add(&b->failed, 1);
+            left -= part;
+        }
+        at = at < f->size ? 0 : at - f->size;
+    }
+    if (bytes && slow_write(NULL, b->to, from, bytes, (size_t)n))
+        __sync_fetch_and_add(&b->failed, 1);
+    free(bytes);
+}
+
+static double bare(const ckr_ckpt *c, const char *out, uint64_t bytes, uint64_t n_calls,
+                   uint32_t streams)
+{
+    bare_copy b = { c, NULL, bytes / n_calls + 1, bytes, 0 };
+    char path[4096];
+    uint64_t size;
+    double seconds = -bench_now();
+    snprintf(path, sizeof path, "%s.bare", out);
+    if (slow_open(NULL, path, true, &b.to, &size)) b.failed++;
+    else {
+        ckr__os_for(NULL, streams, (uint32_t)((bytes + b.call - 1) / b.call), bare_call, &b);
+        if (slow_sync(NULL, b.to)) b.failed++;
+        under.close_fn(under.user, b.to);
+    }
+    seconds += bench_now();
+    remove(path);
+    if (b.failed) {
+        fprintf(stderr, "slow: %s cannot be written\n", path);
+        exit(1);
+    }
+    return seconds;
+}
+
 static void calls(const char *what, const slow_count *n)
 {
     char text[160];
@@ -92,7 +144,7 @@ int main(int argc, char **argv)
     ckr_plan *p;
     uint32_t streams, files;
     uint64_t bytes;
-    double seconds, ideal;
+    double seconds, ideal, copy;
     char text[200];
     if (argc < 4) {
         fprintf(stderr, "usage: slow CHECKPOINT OUT DP [STREAMS [SLOWER]]\n");
@@ -141,6 +193,9 @@ int main(int argc, char **argv)
     calls("write", &writes);
     calls("open", &opens);
     calls("sync", &syncs);
+    copy = bare(c, argv[2], f->bytes_read, (reads.calls + writes.calls) / 2, streams);
+    bench_value("as many bytes read and written, in as many calls : ideal", copy / ideal, "", 0);
+    bench_value("convert : that", seconds / copy, "", 1.3);
     ckr_plan_free(p);
     ckr_ckpt_close(c);
     return 0;
