@@ -5455,6 +5455,13 @@ static CKR__NOINLINE bool ckr__node_push(ckr__ctx *c, ckr_node *list, ckr_node *
     return true;
 }
 
+static ckr_node *ckr__make_strs(ckr__ctx *c, const char **v, uint64_t n)
+{
+    ckr_node *list = ckr__make(c, CKR_NODE_LIST);
+    for (uint64_t i = 0; i < n; i++) ckr__node_push(c, list, ckr__make_str(c, v[i]));
+    return list;
+}
+
 /* Appends; a caller that may meet a key twice looks first. */
 static bool ckr__node_pair(ckr__ctx *c, ckr_node *dict, ckr_node *key, ckr_node *value)
 {
@@ -27932,6 +27939,18 @@ static ckr_node *ckr__groups_list(ckr__ctx *c, const ckr_state *s, uint64_t firs
     return ckr__failed(c) ? NULL : list;
 }
 
+/* The same of all, with the names of their parameters. */
+static ckr_node *ckr__groups_named(ckr__ctx *c, const ckr_state *s)
+{
+    ckr_node *list = ckr__make(c, CKR_NODE_LIST);
+    for (uint64_t i = 0; i < s->n_groups; i++) {
+        const ckr_group *g = &s->groups[i];
+        ckr_node *names = ckr__make_strs(c, g->params, g->n_params);
+        ckr__node_push(c, list, ckr__group_dict(c, g, names));
+    }
+    return list;
+}
+
 /* The schedule that a scheduler's state and n groups from `first` on tell, behind the others. */
 static ckr_result ckr__groups_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *state,
                                        uint64_t first, uint64_t n)
@@ -45142,15 +45161,12 @@ static ckr_node *ckr__gpt_carry_groups(ckr__gpt *g, const ckr_state *own)
 {
     ckr_node *list = ckr__make(g->c, CKR_NODE_LIST);
     for (uint64_t i = 0; i < own->n_groups && !ckr__failed(g->c); i++) {
-        ckr_node *names = ckr__make(g->c, CKR_NODE_LIST), *were = ckr__make(g->c, CKR_NODE_LIST),
+        const ckr_group *now = &own->groups[i], *was = &g->s->groups[i];
+        ckr_node *names = ckr__make_strs(g->c, now->params, now->n_params),
+                 *were = ckr__make_strs(g->c, was->params, was->n_params),
                  *keys = ckr__make(g->c, CKR_NODE_DICT);
-        ckr__walk w = ckr__walk_in(own->groups[i].hyper);
-        for (uint64_t k = 0; k < own->groups[i].n_params; k++)
-            ckr__node_push(g->c, names, ckr__make_str(g->c, own->groups[i].params[k]));
-        while (ckr__walk_on(&w))
+        CKR__PAIRS(w, now->hyper)
             if (w.name && ckr__gpt_kept(w.value)) ckr__node_set(g->c, keys, w.name, w.value);
-        for (uint64_t k = 0; k < g->s->groups[i].n_params; k++)
-            ckr__node_push(g->c, were, ckr__make_str(g->c, g->s->groups[i].params[k]));
         ckr__node_push(g->c, list, ckr__make_dict(g->c, "params", names, "were", were, "keys", keys,
                                                   CKR__END));
     }
@@ -59408,22 +59424,6 @@ static ckr_node *ckr__dr_tensor(ckr__dcp *d, uint64_t i)
     return n;
 }
 
-/* The dict's groups, each with the names of its parameters. */
-static ckr_node *ckr__dr_groups(ckr__tt *r)
-{
-    ckr__ctx *c = r->d->c;
-    ckr_node *list = ckr__make(c, CKR_NODE_LIST);
-    ckr__tt_groups(r);
-    for (uint64_t i = 0; i < r->s->n_groups; i++) {
-        const ckr_group *g = &r->s->groups[i];
-        ckr_node *names = ckr__make(c, CKR_NODE_LIST);
-        for (uint64_t k = 0; k < g->n_params; k++)
-            ckr__node_push(c, names, ckr__make_str(c, g->params[k]));
-        ckr__node_push(c, list, ckr__group_dict(c, g, names));
-    }
-    return list;
-}
-
 /* A flat dict becomes torch's own. */
 static void ckr__dr_unflatten(ckr__dn *x, ckr_node *flat)
 {
@@ -59454,7 +59454,8 @@ static void ckr__dr_unflatten(ckr__dn *x, ckr_node *flat)
             ckr__dn_child(x, ckr__dn_child(x, state, &as, 0, NULL), &as, 1, ckr__dict_at(flat, i));
     }
     ckr__node_set(c, now, "state", state);
-    ckr__node_set(c, now, "param_groups", ckr__dr_groups(&r));
+    ckr__tt_groups(&r);
+    ckr__node_set(c, now, "param_groups", ckr__groups_named(c, &groups));
     ckr__map_free(&r.names);
     ckr__map_free(&r.classes);
     if (ckr__failed(c)) return;
@@ -61104,21 +61105,6 @@ static void ckr__df_walk(ckr__df *x, const ckr__plain *p, const ckr_node *root)
     }
 }
 
-/* The groups of all optimizers, with names for numbers: [..]. */
-static ckr_node *ckr__df_groups(ckr__df *x)
-{
-    ckr__ctx *c = x->e->c;
-    ckr_node *list = ckr__make(c, CKR_NODE_LIST);
-    for (uint64_t i = 0; list && i < x->e->s->n_groups; i++) {
-        const ckr_group *g = &x->e->s->groups[i];
-        ckr_node *names = ckr__make(c, CKR_NODE_LIST);
-        for (uint64_t k = 0; k < g->n_params; k++)
-            ckr__node_push(c, names, ckr__make_str(c, g->params[k]));
-        ckr__node_push(c, list, ckr__group_dict(c, g, names));
-    }
-    return list;
-}
-
 /* The scheduler, or a list of them. */
 static ckr_node *ckr__df_schedulers(ckr__df *x, const ckr__plain *p)
 {
@@ -61164,9 +61150,9 @@ static void ckr__df_run(ckr__df *x, const ckr__plain *p)
     x->e->w.replica = false;
     if (!ckr__failed(c))
         ckr__whole_schedule(&x->w, p->source->n_schedules ? p->source->schedules : NULL);
-    if (x->e->s->n_groups && !ckr__failed(c))
+    if (s->n_groups && !ckr__failed(c))
         ckr__df_walk(x, NULL, ckr__make_dict(
-            c, "optimizer", ckr__make_dict(c, "param_groups", ckr__df_groups(x), CKR__END),
+            c, "optimizer", ckr__make_dict(c, "param_groups", ckr__groups_named(c, s), CKR__END),
             CKR__END));
     if (p->n_schedulers && !ckr__failed(c))
         ckr__df_walk(x, NULL,
@@ -68886,11 +68872,9 @@ static ckr_node *ckr__prog_groups(ckr__ctx *c, const ckr_state *s)
     ckr_node *list = ckr__make(c, CKR_NODE_LIST);
     for (uint64_t i = 0; i < s->n_groups; i++) {
         const ckr_group *g = &s->groups[i];
-        ckr_node *params = ckr__make(c, CKR_NODE_LIST), *hyper = ckr__make(c, CKR_NODE_DICT);
-        ckr__walk w = ckr__walk_in(g->hyper);
-        for (uint64_t k = 0; k < g->n_params; k++)
-            ckr__node_push(c, params, ckr__make_str(c, g->params[k]));
-        while (ckr__walk_on(&w))
+        ckr_node *params = ckr__make_strs(c, g->params, g->n_params),
+                 *hyper = ckr__make(c, CKR_NODE_DICT);
+        CKR__PAIRS(w, g->hyper)
             ckr__node_pair(c, hyper, w.key, w.value->kind == CKR_NODE_FLOAT
                                                 ? ckr__sn_double(c, w.value->u.f) : w.value);
         ckr__node_push(c, list,
