@@ -40504,6 +40504,13 @@ static void ckr__at_text(const ckr__fileset *k, const ckr__rankfile *f, bool siz
     }
 }
 
+/* A tree that is not what its file should hold. */
+static ckr_result ckr__bad(ckr__ctx *c, const char *path, const char *where, const char *expected)
+{
+    return ckr__fail(c->err, CKR_ITEM_FILE_FORM, path, CKR_NO_OFFSET, where, "%s was expected",
+                     expected);
+}
+
 /* where: NULL, or what misses it; rel: of what is not there. */
 static ckr_result ckr__fileset_missing(const ckr__fileset *k, const char *where, uint64_t have,
                                        uint64_t want, const char *rel)
@@ -42947,13 +42954,6 @@ typedef struct ckr__optim_param {      /* a number of an optimizer's state dict 
     const ckr_view *like;      /* a state tensor of the parameter's own shape, or NULL   */
 } ckr__optim_param;
 
-static ckr_result ckr__optim_bad(ckr__script *x, const ckr__optim *o, const char *where,
-                                 const char *expected)
-{
-    return ckr__fail(x->c->err, CKR_ITEM_FILE_FORM, o->path, CKR_NO_OFFSET, where,
-                     "%s was expected", expected);
-}
-
 /* What no state can hold stays a leftover. */
 static void ckr__plain_take_node(ckr__plain *p, const ckr_node *n)
 {
@@ -43000,7 +43000,7 @@ static ckr_result ckr__script_dict(ckr__script *x, const ckr__optim *o, const ck
 {
     const bool param = !strcmp(slot, "param");
     ckr__shared own = CKR_ZERO, *met = x->lax && param ? &x->met : &own;
-    if (!ckr_node_is_dict(dict)) return ckr__optim_bad(x, o, NULL, "a dict of tensors");
+    if (!ckr_node_is_dict(dict)) return ckr__bad(x->c, o->path, NULL, "a dict of tensors");
     own.map.c = x->met.map.c = x->c;
     CKR__PAIRS_OK(x->c, w, dict) {
         const char *name = w.name;
@@ -43267,11 +43267,12 @@ static ckr_result ckr__optim_params(ckr__script *x, const ckr__optim *o, ckr__op
     *n = x->n_loose = 0;
     for (uint64_t i = 0; i < groups->count; i++) {
         const ckr_node *list = ckr_node_get(groups->u.items[i], "params");
-        if (!ckr_node_is_list(list)) return ckr__optim_bad(x, o, "param_groups", "a list params");
+        if (!ckr_node_is_list(list))
+            return ckr__bad(x->c, o->path, "param_groups", "a list params");
         if (!most && list->count) kind = list->u.items[0]->kind;
         most += list->count;
         if (ckr__script_endless(x, list->count))
-            return ckr__optim_bad(x, o, "param_groups", "a list for each group");
+            return ckr__bad(x->c, o->path, "param_groups", "a list for each group");
     }
     *out = CKR__NEW_N(x->c, ckr__optim_param, most + (x->lax ? state->count : 0));
     if (!*out) return ckr__oom(x->c);
@@ -43286,7 +43287,7 @@ static ckr_result ckr__optim_params(ckr__script *x, const ckr__optim *o, ckr__op
             if (!p->name) p->name = ckr_node_str(p->id);
             p->group = i;
             id = ckr__optim_id(p->id, kind, &len);
-            if (!id) ckr__optim_bad(x, o, "params", "numbers");
+            if (!id) ckr__bad(x->c, o->path, "params", "numbers");
             else if (ckr__map_put(&seen, id, len, *n, &had) && !had) ++*n;
         }
     }
@@ -43295,9 +43296,9 @@ static ckr_result ckr__optim_params(ckr__script *x, const ckr__optim *o, ckr__op
         id = ckr__optim_id(w.key, kind, &len);
         if (!id) continue;
         if (ckr__script_endless(x, 1 + ckr__dict_n(w.value) + ckr__dict_n(quant)))
-            ckr__optim_bad(x, o, "state", "a dict for each parameter");
+            ckr__bad(x->c, o->path, "state", "a dict for each parameter");
         else if (ckr__map_find(&seen, id, len, &k)) (*out)[k].state = w.value;
-        else if (!x->lax) ckr__optim_bad(x, o, "state", "a number that some group has");
+        else if (!x->lax) ckr__bad(x->c, o->path, "state", "a number that some group has");
         else {
             k = *n + x->n_loose++;
             (*out)[k].id = w.key;
@@ -43698,7 +43699,7 @@ static ckr_result ckr__optim_states(ckr__script *x, const ckr__optim *o, const c
         ckr__walk w[2] = { ckr__walk_in(p[i].state),
                            ckr__walk_in(ckr_node_get(p[i].state, ckr__optim_quant)) };
         if (p[i].state && !ckr_node_is_dict(p[i].state) && !x->lax)
-            return ckr__optim_bad(x, o, "state", "a dict for each parameter");
+            return ckr__bad(x->c, o->path, "state", "a dict for each parameter");
         for (int d = 0; d < 2; d++)
             while (!ckr__failed(x->c) && ckr__walk_on(&w[d]))
                 if (w[d].name && (strcmp(w[d].name, ckr__optim_quant) != 0 ||
@@ -43742,7 +43743,8 @@ static ckr_result ckr__optim_read(ckr__script *x, ckr__optim *o, bool ordered)
     ckr__optim_param *p = NULL;
     uint64_t n = 0;
     if (!ckr__is_optimizer(o->part))
-        return ckr__optim_bad(x, o, NULL, "the state dict of an optimizer: state and param_groups");
+        return ckr__bad(x->c, o->path, NULL,
+                        "the state dict of an optimizer: state and param_groups");
     ckr_result e = ckr__optim_params(x, o, &p, &n);
     if (e == CKR_OK) e = ckr__optim_name(x, o, p, n, ordered);
     if (e == CKR_OK) e = ckr__optim_groups(x, o, p, n);
@@ -51193,8 +51195,7 @@ static ckr_result ckr__tn_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     s->_kept->data = x.keep;
     r = ckr__script_read(&x);
     if (r == CKR_OK && !x.keep->taken)
-        r = ckr__fail(c->err, CKR_ITEM_FILE_FORM, x.path, CKR_NO_OFFSET, "optimizer",
-                      "the state of an optimizer was expected");
+        r = ckr__bad(c, x.path, "optimizer", "the state of an optimizer");
     if (r == CKR_OK) r = ckr__plain_flatten(c, s, root);
     s->_kept->data = NULL;
     if (r == CKR_OK) ckr_node_i64(ckr_node_get(root, "epochs_run"), &s->progress.epoch);
@@ -51330,13 +51331,6 @@ typedef struct ckr__ac {
 static ckr_result ckr__af_scan(ckr__ac *r);
 static ckr_result ckr__af_read(ckr__ac *r);
 static ckr_result ckr__af_ranks(ckr__ac *r);
-
-static ckr_result ckr__ac_bad(ckr__ac *r, const ckr__ac_file *f, const char *where,
-                              const char *expected)
-{
-    return ckr__fail(r->c->err, CKR_ITEM_FILE_FORM, f->path, CKR_NO_OFFSET, where,
-                     "%s was expected", expected);
-}
 
 /* What of a directory under DeepSpeed another dialect's code reads and writes, DeepSpeed's own
    (>>deepspeed.under). */
@@ -51605,7 +51599,7 @@ static ckr_result ckr__ac_index(ckr__ac *r, ckr__ac_file *f)
 static ckr_result ckr__ac_copies(ckr__ac *r, const ckr__ac_file *f, ckr_node **first)
 {
     uint64_t at;
-    if (!ckr_node_is_dict(f->root)) return ckr__ac_bad(r, f, NULL, "a dict");
+    if (!ckr_node_is_dict(f->root)) return ckr__bad(r->c, f->path, NULL, "a dict");
     CKR__PAIRS(w, f->root) {
         const ckr_view *v = w.value->u.view;
         if (!w.name || w.value->kind != CKR_NODE_TENSOR ||
@@ -51718,7 +51712,7 @@ static ckr_result ckr__ac_schedule(ckr__ac *r, const ckr__ac_file *f)
     const ckr__ac_file *o = ckr__ac_nth(r, CKR__AC_OPTIMIZER, f->index);
     const uint64_t n = r->sana || r->engine ? r->s->n_groups : o ? o->n_groups : 0;
     if (!ckr__is_scheduler(f->part))
-        return ckr__ac_bad(r, f, NULL, "the state dict of a scheduler");
+        return ckr__bad(r->c, f->path, NULL, "the state dict of a scheduler");
     return ckr__groups_schedule(r->c, r->s, f->part, o ? o->first_group : 0, n);
 }
 
@@ -51845,7 +51839,7 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
         ckr__ac_file *f = r->files[i];
         if (f->kind != CKR__AC_RANDOM) continue;
         if (ckr__ac_load(r, f) == CKR_OK && !ckr_node_is_dict(f->root))
-            ckr__ac_bad(r, f, NULL, "a dict");
+            ckr__bad(r->c, f->path, NULL, "a dict");
         ckr__ac_place(r, f);
         r->random[f->index] = f;
     }
@@ -51960,7 +51954,7 @@ static ckr_result ckr__ac_progress(ckr__ac *r)
     if (!f) return CKR_OK;
     if (ckr__ac_load(r, f) != CKR_OK) return r->c->err->code;
     if (!ckr_node_i64(ckr_node_get(f->root, "global_step"), &v) || v < 0)
-        return ckr__ac_bad(r, f, "global_step", "an integer");
+        return ckr__bad(r->c, f->path, "global_step", "an integer");
     r->s->progress.step = v;
     if (ckr_node_f64(ckr_node_get(f->root, "epoch"), &epoch) && epoch >= 0 && epoch < 9e15)
         r->s->progress.epoch = (int64_t)epoch;
@@ -52143,7 +52137,7 @@ static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_d
     r->keep->root = f->root;
     r->keep->optimizer = f->part = ckr_node_get(f->root, "optimizer");
     r->keep->scheduler = sched;
-    if (!ckr_node_is_dict(model)) ckr__ac_bad(r, f, "state_dict", "a dict of tensors");
+    if (!ckr_node_is_dict(model)) ckr__bad(r->c, f->path, "state_dict", "a dict of tensors");
     if (!ckr__failed(c)) ckr__ac_dict(r, f, model, "", "param");
     if (!ckr__failed(c) && ema) ckr__ac_dict(r, f, ema, "", "ema");
     if (!ckr__failed(c) && f->part) ckr__ac_optimizer(r, f, true);
@@ -61867,13 +61861,6 @@ typedef struct ckr__mg {
     bool             random_by_rank;       /* rng_state has an object for each data rank */
 } ckr__mg;
 
-static ckr_result ckr__mg_bad(const ckr__mg *r, const char *path, const char *where,
-                              const char *expected)
-{
-    return ckr__fail(r->c->err, CKR_ITEM_FILE_FORM, path, CKR_NO_OFFSET, where,
-                     "%s was expected", expected);
-}
-
 static ckr_result ckr__mg_cannot(const ckr__mg *r, const char *path, const char *where,
                                  const char *what)
 {
@@ -62030,9 +62017,9 @@ static ckr_result ckr__mg_args_of(ckr__mg *r, const char *path, const ckr_node *
                                   const ckr_node **args)
 {
     const ckr_node *n = ckr_node_get(root, "args");
-    if (!ckr_node_is_dict(root)) return ckr__mg_bad(r, path, "", "a dict");
+    if (!ckr_node_is_dict(root)) return ckr__bad(r->c, path, "", "a dict");
     if (!n || n->kind != CKR_NODE_OBJECT || !ckr_node_is_dict(n->u.object->state))
-        return ckr__mg_bad(r, path, "args", "a namespace of arguments");
+        return ckr__bad(r->c, path, "args", "a namespace of arguments");
     *args = n->u.object->state;
     return CKR_OK;
 }
@@ -62075,7 +62062,7 @@ static ckr_result ckr__mg_chunks(ckr__mg *r, ckr__mg_file *f)
         ckr__sprint(key, sizeof key, "model%u", (unsigned)k);
         f->chunks[k] = one && k == 0 ? one : ckr_node_get(f->root, key);
         if (f->chunks[k] && !ckr_node_is_dict(f->chunks[k]))
-            return ckr__mg_bad(r, f->path, key, "a state dict");
+            return ckr__bad(r->c, f->path, key, "a state dict");
     }
     return ckr_node_get(one, "language_model")
                ? ckr__mg_cannot(r, f->path, "model",
@@ -62112,7 +62099,7 @@ static ckr_result ckr__mg_topology(ckr__mg *r)
     r->grouped = ckr__flag_at(a, "moe_grouped_gemm");
     uint64_t world = (uint64_t)r->tp * r->pp;
     if (r->tp > 65536 || r->pp > 65536 || r->ep > 65536 || r->vp > 65536 || r->cp > 65536)
-        return ckr__mg_bad(r, ckr__mg_path(r), "args", "parallel sizes below 65536");
+        return ckr__bad(r->c, ckr__mg_path(r), "args", "parallel sizes below 65536");
     r->dp = (uint32_t)ckr__mg_size(a, "data_parallel_size",
                                    ckr__mg_size(a, "world_size", (int64_t)world) /
                                        (int64_t)(world * r->cp));
@@ -62171,7 +62158,7 @@ static ckr_result ckr__mg_iteration(ckr__mg *r, const char *path)
     int64_t named;
     if (!ckr_node_i64(ckr_node_get(r->root, "iteration"), &r->iteration) &&
         !ckr_node_i64(ckr_node_get(r->root, "total_iters"), &r->iteration))
-        return ckr__mg_bad(r, path, "iteration", "an integer");
+        return ckr__bad(r->c, path, "iteration", "an integer");
     r->release = !strcmp(base, "release");
     if (ckr__runs_step(&ckr__mg_steps, base, &named))
         ckr__fileset_step(&r->ranks, path, "iteration", "the directory is of iteration",
@@ -62406,7 +62393,7 @@ static ckr_result ckr__mg_rank_items(ckr__mg *r, ckr__mg_file *f)
         const char *last = "";
         for (; ckr__walk_on(&w) && !ckr__failed(r->c); last = w.name) {
             ckr__mg_entry *e = CKR__PUSH(ckr__mg_entry, r->c, f->entries, f->n_entries);
-            if (!w.name) return ckr__mg_bad(r, f->path, "model", "names of tensors");
+            if (!w.name) return ckr__bad(r->c, f->path, "model", "names of tensors");
             const bool head = last_stage && !strcmp(w.name, "output_layer.weight"),
                        extra = ckr__path_ends(w.name, "._extra_state") ||
                                ckr__path_ends(w.name, "inv_freq") ||
@@ -62420,7 +62407,7 @@ static ckr_result ckr__mg_rank_items(ckr__mg *r, ckr__mg_file *f)
             e->value = w.value;
             e->view = extra ? NULL : w.value->u.view;
             e->chunk = v;
-            if (head && extra) return ckr__mg_bad(r, f->path, w.name, "a tensor");
+            if (head && extra) return ckr__bad(r->c, f->path, w.name, "a tensor");
             if (!t && !head) {
                 t = ckr__mg_item_new(r, name);
                 if (!t) return ckr__oom(r->c);
@@ -62434,7 +62421,7 @@ static ckr_result ckr__mg_rank_items(ckr__mg *r, ckr__mg_file *f)
                 t->minor = t->expert >= 0 ? (uint64_t)t->ep << 32 | w.i : 0;
             }
             if (!head && (t->kind == CKR__MG_EXTRA) != extra)
-                return ckr__mg_bad(r, f->path, name, "a tensor on every rank, or on none");
+                return ckr__bad(r->c, f->path, name, "a tensor on every rank, or on none");
             e->item = t;
         }
     }
@@ -62670,14 +62657,14 @@ static ckr_result ckr__mg_weights(ckr__mg *r, ckr__mg_file *f)
     for (uint64_t k = 0; k < f->n_entries && !ckr__failed(r->c); k++) {
         const ckr_view *view = f->entries[k].view;
         ckr__mg_item *t = f->entries[k].item;
-        if (!t) return ckr__mg_bad(r, f->path, "output_layer.weight", "an embedding");
+        if (!t) return ckr__bad(r->c, f->path, "output_layer.weight", "an embedding");
         if (t->kind == CKR__MG_EXTRA) {
             if (!t->extra) t->extra = CKR__NEW_N(r->c, const ckr_node *, r->tp);
             if (t->extra) t->extra[f->tp] = f->entries[k].value;
             continue;
         }
         if (!t->slots && view->n_dims > CKR_MAX_DIMS)
-            return ckr__mg_bad(r, f->path, t->name, "a tensor of at most 8 dimensions");
+            return ckr__bad(r->c, f->path, t->name, "a tensor of at most 8 dimensions");
         if (!t->slots && strstr(t->name, ".experts.weight"))
             return ckr__mg_cannot(r, f->path, t->name, "experts in one matrix (GroupedMLP)");
         if (!t->slots && ckr__mg_split(r, t, view->n_dims, view->shape, r->tp) != CKR_OK) break;
@@ -62897,12 +62884,12 @@ static void ckr__mg_optim_of(ckr__mg *r, const ckr__mg_file *f, const ckr_node *
     o->masters = ckr_node_get(n, "fp32_from_fp16_params");
     if (!o->masters) o->masters = ckr_node_get(n, "fp32_from_fp16");
     if (!ckr_node_is_list(o->groups))
-        ckr__mg_bad(r, f->path, "optimizer/param_groups", "a list");
+        ckr__bad(r->c, f->path, "optimizer/param_groups", "a list");
     else if (o->state && !ckr_node_is_dict(o->state))
-        ckr__mg_bad(r, f->path, "optimizer/state", "a dict");
+        ckr__bad(r->c, f->path, "optimizer/state", "a dict");
     else if (o->masters &&
              (!ckr_node_is_list(o->masters) || o->masters->count != o->groups->count))
-        ckr__mg_bad(r, f->path, "optimizer/fp32_from_fp16_params", "a list for each group");
+        ckr__bad(r->c, f->path, "optimizer/fp32_from_fp16_params", "a list for each group");
 }
 
 /* The optimizers of a file: one, or those of a chain, in a list or (torch_dist) by number. */
@@ -63035,7 +63022,7 @@ static ckr_result ckr__mg_groups(ckr__mg *r, ckr__mg_file *f, uint64_t optimizer
     o->global = global;
     for (uint64_t i = 0; global && i < o->groups->count; i++) {
         const ckr_node *g = o->groups->u.items[i], *params = ckr_node_get(g, "params");
-        if (!ckr_node_is_dict(g)) return ckr__mg_bad(r, f->path, "optimizer/param_groups", "dicts");
+        if (!ckr_node_is_dict(g)) return ckr__bad(r->c, f->path, "optimizer/param_groups", "dicts");
         if (ckr__has(g, "default_config")) r->order_sorted = r->order_all = true;
         if (params && !params->count) r->order_all = true;
         if (ckr__mg_group_mixed(r, f, o, g, n_known) != CKR_OK) break;
@@ -63094,7 +63081,7 @@ static ckr_result ckr__mg_numbered(ckr__mg *r, const ckr__mg_file *f, uint64_t w
     for (uint64_t g = 0; g < o->groups->count; g++, next += have) {
         const ckr_node *list = ckr_node_get(o->groups->u.items[g], "params"), *master;
         if (!ckr_node_is_list(list))
-            return ckr__mg_bad(r, f->path, "param_groups/params", "a list of numbers");
+            return ckr__bad(r->c, f->path, "param_groups/params", "a list of numbers");
         for (i = have = used = 0; i < n; i++) {
             if (m[i].group != g) continue;
             by_number[next + have++] = &m[i];
@@ -63115,12 +63102,12 @@ static ckr_result ckr__mg_numbered(ckr__mg *r, const ckr__mg_file *f, uint64_t w
         for (i = 0; i < have; i++)
             if (list->u.items[i]->kind != CKR_NODE_INT ||
                 list->u.items[i]->u.i != (int64_t)(next + i))
-                return ckr__mg_bad(r, f->path, "param_groups/params", "numbers that run on from 0");
+                return ckr__bad(r->c, f->path, "param_groups/params", "numbers that run on from 0");
     }
     while (ckr__walk_on(&w)) {
         if (w.key->kind != CKR_NODE_INT || w.key->u.i < 0 || (uint64_t)w.key->u.i >= n ||
             !ckr_node_is_dict(w.value))
-            return ckr__mg_bad(r, f->path, "optimizer/state", "a dict for each parameter's number");
+            return ckr__bad(r->c, f->path, "optimizer/state", "a dict for each parameter's number");
         by_number[w.key->u.i]->state = w.value;
     }
     return CKR_OK;
@@ -63134,7 +63121,7 @@ static void ckr__mg_scalar(ckr__mg *r, ckr__mg_item *t, const ckr__part *p)
     int64_t numel;
     if (v.layout || v.meta || !ckr_dtype_size(v.dtype) || !ckr__numel(v.n_dims, v.shape, &numel) ||
         numel != 1)
-        ckr__mg_bad(r, p->file, t->name, "one number as its step");
+        ckr__bad(r->c, p->file, t->name, "one number as its step");
     else if (!ckr__held_slot(t->slots, p->slot))
         ckr__view_number(r->c, &v, &t->step);
     if (ckr__failed(r->c)) return;
@@ -63182,7 +63169,7 @@ static void ckr__mg_member_state(ckr__mg *r, const ckr__mg_file *f, const ckr__m
     if (p.view) ckr__mg_add_block(r, t, f->tp, &p);
     while (ckr__walk_on(&w) && !ckr__failed(r->c))
         if (!w.name) {
-            ckr__mg_bad(r, f->path, "optimizer/state", "names of a state's tensors");
+            ckr__bad(r->c, f->path, "optimizer/state", "names of a state's tensors");
         } else if (w.value->kind == CKR_NODE_TENSOR) {
             p = ckr__mg_part(r, t, f, w.name, w.value->u.view);
             if (!strcmp(w.name, "step")) ckr__mg_scalar(r, t, &p);
@@ -63212,8 +63199,8 @@ static ckr_result ckr__mg_lay_like(ckr__mg *r, const ckr__mg_file *f, ckr__mg_bu
 {
     int64_t tries[4] = { 0, 0, 40000000, 1000000 * (int64_t)r->dp };
     if (!ckr__mg_flat_view(first))
-        return ckr__mg_bad(r, f->path, "distrib_optim.pt/param", "a flat tensor (files of "
-                           "versions before 0.7 have lists of buckets)");
+        return ckr__bad(r->c, f->path, "distrib_optim.pt/param",
+                        "a flat tensor (files of versions before 0.7 have lists of buckets)");
     int64_t want = first->u.view->shape[0];
     ckr__mg_lay_run(b, f->args, r->dp * r->cp, f->pp);
     tries[0] = b->bucket;
@@ -63240,7 +63227,7 @@ static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, ckr__mg
         const bool master = w.name && !strcmp(w.name, "param");
         if (!w.name || w.value->kind != CKR_NODE_TENSOR) continue;
         if (!ckr__mg_flat_view(w.value) || w.value->u.view->shape[0] != b->total)
-            return ckr__mg_bad(r, f->path, w.name, "a flat tensor as long as param");
+            return ckr__bad(r->c, f->path, w.name, "a flat tensor as long as param");
         if (master && ckr__mg_is_wide(b->dtype)) continue;
         for (uint64_t i = 0; i < b->n && !ckr__failed(r->c); i++) {
             ckr__part p = ckr__mg_part(r, b->m[i]->item, f, master ? "master" : w.name,
@@ -63275,7 +63262,7 @@ static ckr_result ckr__mg_optimizer(ckr__mg *r, ckr__mg_file *f)
                                       ckr__printf(r->c, "%s/distrib_optim.pt", f->rel));
     const ckr_node *all = NULL;
     if (!path) return ckr__oom(r->c);
-    if (!r->n_items) return ckr__mg_bad(r, f->path, "model", "a state dict with tensors");
+    if (!r->n_items) return ckr__bad(r->c, f->path, "model", "a state dict with tensors");
     if (ckr__mg_optims(r, f, ckr_node_get(f->root, "optimizer")) != CKR_OK)
         return r->c->err->code;
     if (r->zero && f->n_optims && ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
@@ -63284,7 +63271,7 @@ static ckr_result ckr__mg_optimizer(ckr__mg *r, ckr__mg_file *f)
     for (uint64_t i = 0; i < f->n_optims && !ckr__failed(r->c); i++) {
         const ckr_node *n = ckr_node_is_list(all) ? ckr_node_at(all, i) : i == 0 ? all : NULL;
         if (n && n->kind != CKR_NODE_NONE && !ckr_node_is_dict(n))
-            return ckr__mg_bad(r, path, "", "a dict of buffers for each optimizer");
+            return ckr__bad(r->c, path, "", "a dict of buffers for each optimizer");
         f->optims[i].flat = ckr_node_is_dict(n) ? n : NULL;
     }
     for (uint64_t i = 0; i < f->n_optims && !ckr__failed(r->c); i++)
@@ -63350,7 +63337,7 @@ static ckr_result ckr__mg_schedule(ckr__mg *r)
     if (!ckr_node_is_dict(d)) return CKR_OK;
     if (!ckr_node_i64(ckr_node_get(d, "num_steps"), &position) &&
         !ckr_node_i64(ckr_node_get(d, "num_iters"), &position))
-        return ckr__mg_bad(r, ckr__mg_path(r), "opt_param_scheduler/num_steps", "an integer");
+        return ckr__bad(r->c, ckr__mg_path(r), "opt_param_scheduler/num_steps", "an integer");
     const ckr_node **hyper = CKR__NEW_N(r->c, const ckr_node *, n);
     ckr_node *params = ckr__mg_schedule_params(r, d);
     if (!bases || !hyper || !params) return ckr__oom(r->c);
@@ -63713,7 +63700,7 @@ static ckr_result ckr__mg_dist_model(ckr__mg *r, const ckr__dcp_item *q)
     g.expert = strstr(q->fqn, ".experts.experts.") != NULL;
     g.lead = (uint32_t)g.stacked + (uint32_t)g.expert;
     if (q->n_dims < g.lead || q->n_dims > CKR_MAX_DIMS)
-        return ckr__mg_bad(r, r->dir, q->fqn, "axes for layers and experts");
+        return ckr__bad(r->c, r->dir, q->fqn, "axes for layers and experts");
     g.layers = g.stacked ? q->shape[0] : 1;
     g.experts = g.expert ? q->shape[g.lead - 1] : 1;
     g.axis = -1;
@@ -63722,7 +63709,7 @@ static ckr_result ckr__mg_dist_model(ckr__mg *r, const ckr__dcp_item *q)
     if (g.stacked && g.layers != r->layers)
         return ckr__mg_contradicts_layers(r, q->fqn, g.layers);
     if (g.layers > 65536 || g.experts > 65536 || g.layers < 1 || g.experts < 1)
-        return ckr__mg_bad(r, r->dir, q->fqn, "from 1 to 65536 layers and experts");
+        return ckr__bad(r->c, r->dir, q->fqn, "from 1 to 65536 layers and experts");
     g.items = CKR__NEW_N(r->c, ckr__mg_item *, (uint64_t)(g.layers * g.experts));
     for (int64_t i = 0; g.items && i < g.layers * g.experts; i++) {
         ckr__mg_item *t = g.items[i] = ckr__mg_dist_item(
@@ -63785,16 +63772,16 @@ static ckr_result ckr__mg_dist_flat(ckr__mg *r, const ckr__mg_grid_of *g, const 
     if (z != CKR_OK) return z;
     for (i = 0; i < n; i++) if (k->count[i] != 1) break;
     if (i < n || (k->count[n] > 1 && v.stride[n] != 1))
-        return ckr__mg_bad(r, r->dir, q->fqn, "flat chunks of one block each");
+        return ckr__bad(r->c, r->dir, q->fqn, "flat chunks of one block each");
     for (i = 0; i < t->n_dims; i++) {
         const int64_t blocks = q->shape[lead + i];
         if (blocks < 1 || t->shape[i] % blocks)
-            return ckr__mg_bad(r, r->dir, q->fqn, "blocks that cut the tensor evenly");
+            return ckr__bad(r->c, r->dir, q->fqn, "blocks that cut the tensor evenly");
         count[i] = t->shape[i] / blocks;
         start[i] = k->start[lead + i] * count[i];
     }
     if (!ckr__numel(t->n_dims, count, &numel) || numel != q->shape[n])
-        return ckr__mg_bad(r, r->dir, q->fqn, "as many elements as a block has");
+        return ckr__bad(r->c, r->dir, q->fqn, "as many elements as a block has");
     ckr__part p = ckr__mg_part(r, t, NULL, slot, &v);
     p.rank = r->d->files[k->file].rank;
     p.replica = k->replica;
@@ -63819,10 +63806,10 @@ static ckr_result ckr__mg_dist_tensor(ckr__mg *r, const char *key, const char *s
     if (ckr__mg_is_wide(g->items[0]->dtype) && !strcmp(slot, "master"))
         return CKR_OK;         /* the distributed optimizer's copy of an fp32 parameter   */
     if (q->n_dims != n && q->n_dims != n + 1)
-        return ckr__mg_bad(r, r->dir, q->fqn, "the axes of its parameter, or one more");
+        return ckr__bad(r->c, r->dir, q->fqn, "the axes of its parameter, or one more");
     if ((g->stacked && q->shape[0] != g->layers) ||
         (g->expert && q->shape[g->lead - 1] != g->experts))
-        return ckr__mg_bad(r, r->dir, q->fqn, "as many layers and experts as its parameter has");
+        return ckr__bad(r->c, r->dir, q->fqn, "as many layers and experts as its parameter has");
     for (uint64_t k = 0; k < q->n_chunks && !ckr__failed(r->c); k++)
         if (q->n_dims == n) ckr__mg_dist_chunk(r, g, slot, q, &q->chunks[k]);
         else ckr__mg_dist_flat(r, g, slot, q, &q->chunks[k]);
@@ -63864,7 +63851,7 @@ static ckr_result ckr__mg_dist_stages(ckr__mg *r)
                   tail = ckr__mg_size(r->args, "decoder_last_pipeline_num_layers", 0);
     int64_t counted;
     if ((uint64_t)r->pp * r->ep * r->tp > 1 << 20)
-        return ckr__mg_bad(r, r->dir, "args", "fewer model parallel ranks");
+        return ckr__bad(r->c, r->dir, "args", "fewer model parallel ranks");
     if (cut && layout && layout->kind != CKR_NODE_NONE)
         return ckr__mg_cannot(r, r->dir, "args/pipeline_model_parallel_layout",
                               "a hand-made pipeline layout");
@@ -64065,7 +64052,7 @@ static ckr_result ckr__mg_dist_buckets(ckr__mg *r, const ckr__mg_optim *o, uint6
         !ckr_node_is_list(dict->u.items[0]) || dict->u.items[0]->count != 2 ||
         dict->u.items[0]->u.items[0]->kind != CKR_NODE_DTYPE ||
         dict->u.items[0]->u.items[1]->kind != CKR_NODE_DTYPE)
-        return ckr__mg_bad(r, r->dir, o->prefix, "bucket sizes for each buffer");
+        return ckr__bad(r->c, r->dir, o->prefix, "bucket sizes for each buffer");
     const ckr_node *key = dict->u.items[0];
     const ckr_node *list = dict->u.items[1];
     b->n_buckets = list->count;
@@ -64073,7 +64060,7 @@ static ckr_result ckr__mg_dist_buckets(ckr__mg *r, const ckr__mg_optim *o, uint6
     for (uint64_t i = 0; b->sizes && i < list->count; i++)
         if (!ckr_node_i64(list->u.items[i], &b->sizes[i]) || b->sizes[i] < 0 ||
             b->sizes[i] > (int64_t)1 << 59)
-            return ckr__mg_bad(r, r->dir, o->prefix, "bucket sizes");
+            return ckr__bad(r->c, r->dir, o->prefix, "bucket sizes");
     b->head = ckr__printf(r->c, "%sgbuf_idx_%llu.dtype_(torch.%s, torch.%s).bucket_idx_", o->prefix,
                           (unsigned long long)g, key->u.items[0]->u.str, key->u.items[1]->u.str);
     return r->c->err->code;
@@ -64375,7 +64362,7 @@ static ckr_result ckr__mg_dist_open(ckr__mg *r)
         return ckr__mg_missing(r, path, "it is written last, so the save has not ended");
     if (!path || ckr__json_load(r->c, path, &root) != CKR_OK) return r->c->err->code;
     const char *s = ckr_node_str(ckr_node_get(root, "sharded_backend"));
-    if (!s) return ckr__mg_bad(r, path, "sharded_backend", "the name of a format");
+    if (!s) return ckr__bad(r->c, path, "sharded_backend", "the name of a format");
     if (strcmp(s, "torch_dist") != 0)
         return ckr__mg_cannot(r, path, "sharded_backend",
                               ckr__printf(r->c, "the format %.40s, which Megatron no longer has",
@@ -64404,7 +64391,7 @@ static ckr_result ckr__mg_dist_random(ckr__mg *r, const ckr__dcp_item *q)
         { "tensor_model_parallel_size", CKR__TP, r->tp }
     };
     if (!ckr__form_match(ckr__mg_random_form, q->fqn, &x))
-        return ckr__mg_bad(r, r->dir, q->fqn, "the numbers of a rank");
+        return ckr__bad(r->c, r->dir, q->fqn, "the numbers of a rank");
     for (int i = 0; i < 2; i++)
         if (x.of[sizes[i].axis] != sizes[i].n)
             return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn, sizes[i].key,
@@ -64430,7 +64417,7 @@ static ckr_result ckr__mg_dist_extra(ckr__mg *r, const ckr__dcp_item *q)
     const ckr_node *n = ckr__mg_dist_object(r, q->fqn);
     if (!ckr__form_match(ckr__mg_extra_form, q->fqn, &x) ||
         (stacked && experts && !(x.has & 1u << CKR__EP)) || (stacked && x.at[CKR__N] >= r->layers))
-        return ckr__mg_bad(r, r->dir, q->fqn, "the numbers of a layer and expert");
+        return ckr__bad(r->c, r->dir, q->fqn, "the numbers of a layer and expert");
     const char *key = ckr__strndup(r->c, x.name, x.n_name),
                *name = key ? ckr__mg_live(r, key, stacked ? (int64_t)x.at[CKR__N] : -1,
                                           experts ? (int64_t)x.at[stacked ? CKR__EP : CKR__N] : -1)
@@ -64468,7 +64455,7 @@ static ckr_result ckr__mg_dist_names(ckr__mg *r)
         else if (strstr(fqn, "_extra_state/")) ckr__mg_dist_extra(r, q);
     }
     if (ckr__failed(r->c)) return r->c->err->code;
-    if (!r->n_items) return ckr__mg_bad(r, r->dir, "", "the tensors of a model");
+    if (!r->n_items) return ckr__bad(r->c, r->dir, "", "the tensors of a model");
     for (uint64_t i = 0; i < r->n_items; i++) {
         if (!ckr__mg_layer(r->items[i]->name, &layer)) continue;
         if (layer >= r->layers) return ckr__mg_contradicts_layers(r, r->items[i]->name, layer + 1);
@@ -64477,8 +64464,8 @@ static ckr_result ckr__mg_dist_names(ckr__mg *r)
     if (most + 1 != r->layers) return ckr__mg_contradicts_layers(r, "decoder.layers", most + 1);
     return r->ep < 2 || r->experts % r->ep == 0
                ? CKR_OK
-               : ckr__mg_bad(r, r->dir, "args/expert_model_parallel_size",
-                             "a divisor of the experts");
+               : ckr__bad(r->c, r->dir, "args/expert_model_parallel_size",
+                          "a divisor of the experts");
 }
 
 /* The ranks of the saved run. Names lead to items until this: they are in the model's order now. */
@@ -64860,7 +64847,7 @@ static ckr_node *ckr__mg_entry_node(ckr__mg_job *x, const ckr__mg_file *k, const
     const ckr__held *own = ckr__held_slot(t->slots, slot), *s = own;
     const ckr__block *b = ckr__mg_block(&x->to, t,  k->tp);
     const char *name = ckr__printf(x->c, "%s/%s", t->name, slot);
-    if (!own) ckr__mg_bad(&x->to, x->mg->dir, t->name, "its elements");
+    if (!own) ckr__bad(x->to.c, x->mg->dir, t->name, "its elements");
     if (!own || !b) return NULL;
     ckr_dtype dtype = own == t->slots ? ckr__held_cast(own, as, &s) : own->tensor->dtype;
     ckr_node *n = ckr__entry_new(x->c, k->out, name, dtype, b->n_dims, b->shape);
@@ -65742,7 +65729,7 @@ static void ckr__mg_dist_item_out(ckr__mg_job *x, ckr__ctx *names, const ckr__mg
     const bool master = ckr__held_slot(t->slots, "master") != NULL;
     ckr__mg_place_of at;
     ckr_dtype as;
-    if (!own) ckr__mg_bad(&x->to, x->mg->dir, t->name, "its elements");
+    if (!own) ckr__bad(x->to.c, x->mg->dir, t->name, "its elements");
     if (!own || !ckr__mg_stored(names, x, t->name, &at)) return;
     as = ckr__held_cast(own, t->kind == CKR__MG_PARAM ? x->t->dtype : CKR_DTYPE_NONE, &from);
     ckr__mg_dist_put(x, t, at.key, &at, from, as, own, false);
@@ -66872,8 +66859,7 @@ static ckr_result ckr__li_read_dir(ckr__ctx *c, const char *path, const ckr_open
     if (r == CKR_OK) r = ckr__doc_load(c, file, &format, &meta);
     if (r != CKR_OK) return r;
     if (!ckr_node_is_dict(meta))
-        return ckr__fail(c->err, CKR_ITEM_FILE_FORM, beside, CKR_NO_OFFSET, NULL,
-                         "a dict was expected");
+        return ckr__bad(c, beside, NULL, "a dict");
     r = ckr__dr_open(c, path, desc, meta, true, s, &t);
     if (r != CKR_OK || s->dialect) return r;
     t->own = meta;
