@@ -28049,8 +28049,7 @@ static bool ckr__slot_square(const ckr_tensor *param, const ckr_tensor *t)
 static const ckr_view *ckr__slots_like(ckr__ctx *c, const ckr_node *state)
 {
     const ckr_view *by[CKR__SLOT_UNKNOWN + 1] = { NULL };
-    ckr__walk w = ckr__walk_in(state);
-    while (ckr__walk_on(&w)) {
+    CKR__PAIRS(w, state) {
         if (w.value->kind == CKR_NODE_OBJECT) return NULL;
         if (w.name && w.value->kind == CKR_NODE_TENSOR)
             by[ckr__slot_named(w.name)] = w.value->u.view;
@@ -34315,10 +34314,9 @@ static ckr_result ckr__plan_places(ckr_plan *p, const ckr__dialect *d)
 {
     const ckr_state *s = &p->src->state;
     const uint32_t was = s->topology.ranks, now = p->target.topology.ranks;
-    ckr__walk w = ckr__walk_in(s->data);
     if (was == now || (p->target.without & CKR_DATA) ||
         !ckr__keeps_run(s, d->takes, &p->target)) return CKR_OK;
-    while (ckr__walk_on(&w))
+    CKR__PAIRS(w, s->data)
         if (w.name && strchr(w.name, '/'))
             return ckr__say_int(&p->ctx, "CKR_W_DATA_POSITION", CKR_APPROX, "data", was, now,
                                 "ranks had places of their own in the data: all of them are kept, "
@@ -45276,8 +45274,7 @@ static void ckr__gpt_keys(ckr__gpt *g, ckr_state *own)
         const char *name = g->s->groups[i].n_params ? g->s->groups[i].params[0] : NULL;
         ckr_node *d = ckr__make(g->c, CKR_NODE_DICT), *v;
         if (!name || !ckr__map_find(&keys, name, strlen(name), &at)) continue;
-        ckr__walk w = ckr__walk_in(ckr_node_get(list->u.items[at], "keys"));
-        while (ckr__walk_on(&w)) {
+        CKR__PAIRS(w, ckr_node_get(list->u.items[at], "keys")) {
             v = w.name ? ckr__dict_value(own->groups[i].hyper, w.name) : NULL;
             if (w.name && !strcmp(w.name, "initial_lr") && x && !x->opaque && i < x->n_lanes)
                 v = ckr__make_float(g->c, x->lanes[i].base);
@@ -47824,8 +47821,7 @@ static ckr_result ckr__nt_states(ckr__nt *r, const ckr__rankfile *f, const ckr__
                            ckr__printf(r->c, "state/%llu/%s", (unsigned long long)i,
                                        w.name ? w.name : "?"), w.value);
     }
-    ckr__walk w = ckr__walk_in(ckr_node_get(f->root, "gradient_accumulator"));
-    while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
+    CKR__PAIRS_OK(r->c, w, ckr_node_get(f->root, "gradient_accumulator")) {
         ckr__nt_param *p = ckr__nt_find(r, f, w.key);
         if (!p) break;
         if (w.value->kind != CKR_NODE_TENSOR) return ckr__nt_bad_file(r, f, p->name, "a tensor");
@@ -52216,13 +52212,12 @@ static void ckr__ac_put_safetensors(ckr__ac_job *x, const ckr__ac_file *file)
 {
     ckr__ctx *c = x->w.c;
     ckr__out_file *f = ckr__out_file_add(x->out, file->rel, CKR_FORMAT_SAFETENSORS);
-    ckr__walk w = ckr__walk_in(file->root);
     if (!f) return;
     f->root = ckr__make(c, CKR_NODE_DICT);
     f->metadata = file->root->attrs;
     if (!f->metadata)
         f->metadata = ckr__make_dict(c, "format", ckr__make_str(c, "pt"), CKR__END);
-    while (ckr__walk_on(&w))
+    CKR__PAIRS(w, file->root)
         if (x->ac->engine || x->ac->n_fsdp || ckr__whole_of_view(&x->w, w.value->u.view))
             ckr__node_pair(c, f->root, w.key, ckr__whole_tensor(&x->w, f, w.value->u.view));
 }
@@ -53034,8 +53029,7 @@ static void ckr__af_put_dcp(ckr__af_save *v)
     keys[1] = "param_groups";
     keys[2] = NULL;
     for (uint64_t i = 0; i < v->groups->count; i++) {
-        ckr__walk w = ckr__walk_in(v->groups->u.items[i]);
-        while (ckr__walk_on(&w) && !ckr__failed(c)) {
+        CKR__PAIRS_OK(c, w, v->groups->u.items[i]) {
             keys[3] = w.name;
             ckr__dcp_part *path = w.name ? ckr__dcp_path(c, keys) : NULL;
             if (!path) continue;
@@ -55712,11 +55706,10 @@ static void ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
     for (uint32_t d = 0; d < r->dp; d++) {
         const ckr_node *maps = ckr_node_get(ckr__ds_optim(g->optim[d]), "param_slice_mappings");
         for (uint64_t k = 0; list && ckr_node_is_list(maps) && k < maps->count; k++) {
-            ckr__walk w = ckr__walk_in(maps->u.items[k]);
             if (k == list->count) ckr__node_push(r->c, list, ckr__make(r->c, CKR_NODE_DICT));
             if (ckr__failed(r->c)) return;
             ckr_node *dict = list->u.items[k];
-            while (ckr__walk_on(&w)) {
+            CKR__PAIRS(w, maps->u.items[k]) {
                 const char *last = dict->count ? ckr__dict_key(dict, dict->count - 1) : NULL;
                 if (w.name && !(last && !strcmp(last, w.name)))        /* no second part      */
                     ckr__node_pair(r->c, dict, w.key, none);
@@ -55933,8 +55926,7 @@ static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, const ckr__walk *w)
    copy, which must be equal. */
 static void ckr__ds_frozen(ckr__ds *r, const ckr__rankfile *f, uint32_t d)
 {
-    ckr__walk w = ckr__walk_in(ckr_node_get(f->root, "frozen_param_fragments"));
-    while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
+    CKR__PAIRS_OK(r->c, w, ckr_node_get(f->root, "frozen_param_fragments")) {
         const ckr_view *v = w.value->kind == CKR_NODE_TENSOR ? w.value->u.view : NULL;
         ckr__ds_param *p = ckr__ds_find(&r->params, w.name);
         const int64_t size = p ? p->numel : 0, c = ckr__ds_piece(size, r->dp),
@@ -56152,8 +56144,7 @@ static void ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_run *x, const char *slot, c
    or that of one parameter, of any shapes. */
 static void ckr__ds_state(ckr__ds *r, ckr__ds_run *x)
 {
-    ckr__walk w = ckr__walk_in(x->state);
-    while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
+    CKR__PAIRS_OK(r->c, w, x->state) {
         const char *slot = w.name;
         const ckr_node *n = w.value;
         const bool step = slot && !strcmp(slot, "step");
@@ -56727,8 +56718,7 @@ static void ckr__ds_pipe(ckr__ds *r)
     for (uint32_t i = 0; i < r->n_layers && !ckr__failed(r->c); i++) {
         ckr__rankfile *f = r->layers[i];
         ckr__ds_load(r, f);
-        ckr__walk w = ckr__walk_in(f ? f->root : NULL);
-        while (!ckr__failed(r->c) && ckr__walk_on(&w)) ckr__ds_layer_tensor(r, f, w.name, w.value);
+        CKR__PAIRS_OK(r->c, w, f ? f->root : NULL) ckr__ds_layer_tensor(r, f, w.name, w.value);
     }
     if (r->bare) ckr__ds_bare(r);
     else if (!ckr__failed(r->c) && (r->named || !r->n_told)) ckr__ds_deal_layers(r);
@@ -57048,11 +57038,10 @@ static void ckr__ds_client(ckr__ds *r, const ckr__rankfile *f, uint32_t rank)
 {
     ckr__rank_streams of = ckr__streams_in(r->c, r->s, ckr__trainer_streams,
                                            r->zero == 3 ? "dp" : r->pipe ? "pp" : "");
-    ckr__walk w = ckr__walk_in(f->root);
     of.observed = r->zero == 3;                /* the scripts' own: the states show it       */
     of.rank = rank;
     of.file = of.rel = f->rel;
-    while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
+    CKR__PAIRS_OK(r->c, w, f->root) {
         if (w.name && (ckr__word_in(ckr__ds_model_keys, w.name) ||
                        (w.value->kind == CKR_NODE_NONE &&
                         ckr__word_in("data_sampler random_ltd", w.name))))
@@ -58111,9 +58100,8 @@ static void ckr__ds_client_put(ckr__ds_job *x, const ckr_node *from)
 {
     ckr__rank_streams k = ckr__streams_for(x->c, x->out, x->s, ckr__trainer_streams,
                                            x->zero == 3 ? x->d : x->m * x->dp);
-    ckr__walk w = ckr__walk_in(from);
     if (x->t->without & CKR_PROGRESS) return;  /* counters and data positions are in it      */
-    while (ckr__walk_on(&w)) {
+    CKR__PAIRS(w, from) {
         const bool random = ckr__ds_random_key(w.name);
         if (w.name && (ckr__word_in(ckr__ds_model_keys, w.name) ||
                        ckr_node_get(x->f->root, w.name)))
@@ -58260,8 +58248,7 @@ static ckr_node *ckr__ds_curve(ckr__ctx *c, const ckr_schedule *fit, void *user)
     const ckr__curve_nums *k = &fit->curve->k, *old = &was->curve->k;
     const uint64_t n = fit->n_lanes;
     ckr_node *d = ckr__make(c, CKR_NODE_DICT);
-    ckr__walk w = ckr__walk_in(was->params);
-    while (ckr__walk_on(&w))
+    CKR__PAIRS(w, was->params)
         if (w.name && !ckr__word_in("lr clamped", w.name)) ckr__node_pair(c, d, w.key, w.value);
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
         if (fit->curve->kind != bounds[i].kind) continue;
@@ -62307,10 +62294,9 @@ static int64_t ckr__mg_layers_told(const ckr__mg *r)
 /* How many layers, or experts, a chunk's names count. */
 static int64_t ckr__mg_counted(const ckr_node *chunk, bool experts)
 {
-    ckr__walk w = ckr__walk_in(chunk);
     int64_t v, n = 0;
     size_t digits;
-    while (ckr__walk_on(&w))
+    CKR__PAIRS(w, chunk)
         if (w.name && (experts ? ckr__mg_expert(w.name, &v, &digits) : ckr__mg_layer(w.name, &v)))
             n = ckr__max_i64(n, v + 1);
     return n;
@@ -63075,7 +63061,6 @@ static ckr_result ckr__mg_numbered(ckr__mg *r, const ckr__mg_file *f, uint64_t w
     const ckr__mg_optim *o = &f->optims[which];
     const uint64_t n = f->n_members[which];
     ckr__mg_member *m = f->members[which], **by_number = CKR__NEW_N(r->c, ckr__mg_member *, n);
-    ckr__walk w = ckr__walk_in(o->state);
     uint64_t i, next = 0, have, used;
     if (!by_number) return ckr__oom(r->c);
     for (uint64_t g = 0; g < o->groups->count; g++, next += have) {
@@ -63104,7 +63089,7 @@ static ckr_result ckr__mg_numbered(ckr__mg *r, const ckr__mg_file *f, uint64_t w
                 list->u.items[i]->u.i != (int64_t)(next + i))
                 return ckr__bad(r->c, f->path, "param_groups/params", "numbers that run on from 0");
     }
-    while (ckr__walk_on(&w)) {
+    CKR__PAIRS(w, o->state) {
         if (w.key->kind != CKR_NODE_INT || w.key->u.i < 0 || (uint64_t)w.key->u.i >= n ||
             !ckr_node_is_dict(w.value))
             return ckr__bad(r->c, f->path, "optimizer/state", "a dict for each parameter's number");
@@ -63165,9 +63150,8 @@ static void ckr__mg_member_state(ckr__mg *r, const ckr__mg_file *f, const ckr__m
 {
     ckr__mg_item *t = m->item;
     ckr__part p = ckr__mg_part(r, t, f, "master", m->master ? m->master->u.view : NULL);
-    ckr__walk w = ckr__walk_in(m->state);
     if (p.view) ckr__mg_add_block(r, t, f->tp, &p);
-    while (ckr__walk_on(&w) && !ckr__failed(r->c))
+    CKR__PAIRS_OK(r->c, w, m->state)
         if (!w.name) {
             ckr__bad(r->c, f->path, "optimizer/state", "names of a state's tensors");
         } else if (w.value->kind == CKR_NODE_TENSOR) {
@@ -63221,9 +63205,8 @@ static ckr_result ckr__mg_lay_like(ckr__mg *r, const ckr__mg_file *f, ckr__mg_bu
 static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, ckr__mg_buffer *b,
                                       const ckr_node *dict)
 {
-    ckr__walk w = ckr__walk_in(dict);
     if (ckr__mg_lay_like(r, f, b, ckr_node_get(dict, "param")) != CKR_OK) return r->c->err->code;
-    while (ckr__walk_on(&w)) {
+    CKR__PAIRS(w, dict) {
         const bool master = w.name && !strcmp(w.name, "param");
         if (!w.name || w.value->kind != CKR_NODE_TENSOR) continue;
         if (!ckr__mg_flat_view(w.value) || w.value->u.view->shape[0] != b->total)
@@ -63956,8 +63939,7 @@ static ckr_result ckr__mg_dist_roots(ckr__mg *r)
 {
     static const char others[] = "optimizer content_metadata model opt_param_scheduler";
     ckr_node *root = ckr__make(r->c, CKR_NODE_DICT), *none = ckr__make(r->c, CKR_NODE_NONE);
-    ckr__walk w = ckr__walk_in(r->common);
-    while (ckr__walk_on(&w))
+    CKR__PAIRS(w, r->common)
         if (w.name && !ckr__word_in(others, w.name)) ckr__node_pair(r->c, root, w.key, w.value);
     ckr__node_set(r->c, root, "model", none);
     if (r->files[0]->n_optims) ckr__node_set(r->c, root, "optimizer", none);
@@ -65027,8 +65009,7 @@ static ckr_node *ckr__mg_outer_node(ckr__mg_job *x, const ckr__mg_file *k, uint6
                               "fp32_from_fp16_params fp32_from_fp16";
     const uint64_t n = k->from->n_optims;
     ckr_node *outer = ckr__make_dict(x->c, "optimizer", inner, CKR__END);
-    ckr__walk w = ckr__walk_in(n ? k->from->optims[which < n ? which : 0].outer : NULL);
-    while (ckr__walk_on(&w))
+    CKR__PAIRS(w, n ? k->from->optims[which < n ? which : 0].outer : NULL)
         if (w.name && !ckr__word_in(own, w.name))
             ckr__node_pair(x->c, outer, w.key, ckr__copy_tree(x->c, k->out, w.value, NULL));
     return outer;
@@ -65281,7 +65262,6 @@ static void ckr__mg_schedule_plan(ckr__mg_job *x)
     const ckr_state *src = x->mg->s;
     const ckr_schedule *now = x->s->n_schedules ? x->s->schedules : NULL,
                        *was = src->n_schedules ? src->schedules : NULL;
-    ckr__walk w = ckr__walk_in(ckr_node_get(x->mg->root, "opt_param_scheduler"));
     const char *apart = NULL;
     x->out->recomputes = true;
     if (!now || (x->t->without & CKR_SCHEDULE) || !now->n_lanes) return;
@@ -65314,7 +65294,7 @@ static void ckr__mg_schedule_plan(ckr__mg_job *x)
     x->moved = true;
     x->scheduler = ckr__megatron_state(x->c, h->curve, &h->lanes[ckr__mg_lane(x, h, false)],
                                        h->position);
-    while (ckr__walk_on(&w))
+    CKR__PAIRS(w, ckr_node_get(x->mg->root, "opt_param_scheduler"))
         if (w.name && !ckr_node_get(x->scheduler, w.name) &&
             (ckr__word_in("start_wd end_wd", w.name) || ckr__starts(w.name, "wd_")))
             ckr__node_pair(x->c, x->scheduler, w.key, w.value);
@@ -65522,9 +65502,8 @@ static void ckr__mg_settings(ckr__mg_job *x, bool say)
 static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_file *k)
 {
     ckr_node *d = ckr__dict_copy(x->c, x->args);
-    ckr__walk w = ckr__walk_in(x->version ? d : NULL);
     ckr__mg_arg(x->c, d, "rank", ckr__make_int(x->c, ckr__mg_rank_of(&x->to, k)), false);
-    while (ckr__walk_on(&w)) {
+    CKR__PAIRS(w, x->version ? d : NULL) {
         const ckr_node *plain = NULL;
         if (w.value->kind != CKR_NODE_OBJECT && w.value->kind != CKR_NODE_GLOBAL) continue;
         if (w.value->kind == CKR_NODE_OBJECT) plain = ckr_node_at(w.value->u.object->args, 0);
@@ -65582,12 +65561,11 @@ static ckr_node *ckr__mg_value(ckr__mg_job *x, ckr__mg_file *k, const char *key,
 /* A file with the keys of the source's, in its order, each anew or as it was. */
 static void ckr__mg_root_file(ckr__mg_job *x, ckr__mg_file *k, const char *path)
 {
-    ckr__walk w = ckr__walk_in(k->from->root);
     bool model = x->to.dist;
     k->out = ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP);
     if (!k->out) return;
     k->out->root = ckr__make(x->c, CKR_NODE_DICT);
-    while (ckr__walk_on(&w)) {
+    CKR__PAIRS(w, k->from->root) {
         ckr_node *n = NULL;
         bool mine = w.name && ckr__starts(w.name, "model") &&
                     !w.name[5 + strspn(w.name + 5, "0123456789")];
@@ -67517,7 +67495,6 @@ static bool ckr__side_order(ckr__ctx *c, const ckr_node *side, const ckr_open_de
 static bool ckr__prog_group(ckr__ctx *c, ckr_state *s, const ckr_node *d)
 {
     const ckr_node *list = ckr_node_get(d, "params");
-    ckr__walk w = ckr__walk_in(ckr_node_get(d, "hyper"));
     ckr_group *g = ckr__group_add(c, s, d);
     double v;
     g->raw = NULL;
@@ -67528,7 +67505,7 @@ static bool ckr__prog_group(ckr__ctx *c, ckr_state *s, const ckr_node *d)
         if (!name) return false;
         *CKR__PUSH(const char *, c, g->params, g->n_params) = name;
     }
-    while (ckr__walk_on(&w))
+    CKR__PAIRS(w, ckr_node_get(d, "hyper"))
         ckr__node_pair(c, g->hyper, w.key,
                        ckr__sn_get(w.value, &v) && w.value->kind == CKR_NODE_STR
                            ? ckr__make_float(c, v) : w.value);
@@ -67573,7 +67550,6 @@ static bool ckr__prog_numbers(ckr_state *s, const ckr_node *run)
         { "tokens", &s->progress.tokens }, { "epoch", &s->progress.epoch }
     };
     const ckr_node *t = ckr_node_get(run, "topology"), *p = ckr_node_get(run, "progress");
-    ckr__walk w = ckr__walk_in(ckr_node_get(run, "data"));
     ckr__grid g;
     int64_t v;
     for (size_t i = 0; t && i < sizeof sizes / sizeof *sizes; i++) {
@@ -67587,7 +67563,7 @@ static bool ckr__prog_numbers(ckr_state *s, const ckr_node *run)
         if (!ckr__record_int(p, counts[i].key, -1, CKR__RUN_COUNT, &v)) return false;
         if (*counts[i].to < 0) *counts[i].to = v;
     }
-    while (ckr__walk_on(&w)) if (w.value->kind != CKR_NODE_INT) return false;
+    CKR__PAIRS(w, ckr_node_get(run, "data")) if (w.value->kind != CKR_NODE_INT) return false;
     return true;
 }
 
@@ -67614,8 +67590,7 @@ static bool ckr__prog_named(ckr__ctx *c, const ckr_state *s)
 /* Where to find what: a run of many ranks has many. */
 static void ckr__prog_places(ckr_ckpt *k)
 {
-    ckr__walk w = ckr__walk_in(k->state.data);
-    while (ckr__walk_on(&w))
+    CKR__PAIRS(w, k->state.data)
         ckr__map_put(&k->places, w.name, (size_t)w.key->count, w.i, NULL);
 }
 
