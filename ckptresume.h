@@ -9331,15 +9331,13 @@ static ckr_result ckr__hf_index(ckr__ctx *c, const char *path, ckr_node **weight
     if (!ckr_node_is_dict(map))
         return ckr__fail(c->err, CKR_ITEM_HF_INDEX, path, CKR_NO_OFFSET, NULL,
                          "there is no object \"weight_map\"");
-    for (uint64_t i = 0; i < map->count; i++) {
-        const ckr_node *shard = ckr__dict_at(map, i);
-        if (shard->kind != CKR_NODE_STR)
-            return ckr__fail(c->err, CKR_ITEM_HF_INDEX, path, CKR_NO_OFFSET, ckr__dict_key(map, i),
+    CKR__PAIRS(w, map) {
+        if (w.value->kind != CKR_NODE_STR)
+            return ckr__fail(c->err, CKR_ITEM_HF_INDEX, path, CKR_NO_OFFSET, w.name,
                              "weight_map holds something that is not a file name");
-        if (!ckr__hf_plain_name(shard))
-            return ckr__fail(c->err, CKR_ITEM_HF_SHARD_NAME, path, CKR_NO_OFFSET,
-                             ckr__dict_key(map, i), "\"%.100s\" is not a plain file name",
-                             shard->u.str);
+        if (!ckr__hf_plain_name(w.value))
+            return ckr__fail(c->err, CKR_ITEM_HF_SHARD_NAME, path, CKR_NO_OFFSET, w.name,
+                             "\"%.100s\" is not a plain file name", w.value->u.str);
     }
     *weight_map = map;
     *metadata = ckr_node_get(root, "metadata");
@@ -9398,12 +9396,10 @@ static ckr_result ckr__safetensors_load_index(ckr__ctx *c, const char *path, ckr
     h.path = path;
     h.map = map;
     h.found = CKR__NEW_N(c, ckr_node *, map->count);
-    for (uint64_t i = 0; i < map->count && !ckr__failed(c); i++) {
-        const ckr_node *key = map->u.items[2 * i];
-        ckr__map_put(&h.names, key->u.str, (size_t)key->count, i, NULL);
-    }
-    for (uint64_t i = 0; i < map->count && !ckr__failed(c); i++) {
-        const ckr_node *shard = ckr__dict_at(map, i);
+    CKR__PAIRS_OK(c, w, map)
+        ckr__map_put(&h.names, w.key->u.str, (size_t)w.key->count, w.i, NULL);
+    CKR__PAIRS_OK(c, w, map) {
+        const ckr_node *shard = w.value;
         bool had = true;
         ckr__map_put(&seen, shard->u.str, (size_t)shard->count, 0, &had);
         if (!had &&
@@ -9412,11 +9408,11 @@ static ckr_result ckr__safetensors_load_index(ckr__ctx *c, const char *path, ckr
             ckr__safetensors_load(c, file, &tensors) == CKR_OK)
             ckr__hf_shard(&h, shard->u.str, tensors);
     }
-    for (uint64_t i = 0; i < map->count && !ckr__failed(c); i++) {
-        if (!h.found[i])
-            ckr__fail(c->err, CKR_ITEM_HF_MISSING, path, CKR_NO_OFFSET, ckr__dict_key(map, i),
-                      "%.100s does not hold the tensor", ckr__dict_at(map, i)->u.str);
-        else ckr__node_pair(c, out, map->u.items[2 * i], h.found[i]);
+    CKR__PAIRS_OK(c, w, map) {
+        if (!h.found[w.i])
+            ckr__fail(c->err, CKR_ITEM_HF_MISSING, path, CKR_NO_OFFSET, w.name,
+                      "%.100s does not hold the tensor", w.value->u.str);
+        else ckr__node_pair(c, out, w.key, h.found[w.i]);
     }
     ckr__map_free(&seen);
     ckr__map_free(&h.names);
@@ -19626,11 +19622,9 @@ static ckr_node *ckr__sw_megatron(const ckr__swrite *w, int64_t position)
     ckr_node_f64(ckr_node_get(w->s->params, "max_lr"), &l.max);
     ckr_node_f64(ckr_node_get(w->s->params, "min_lr"), &l.min);
     ckr_node *d = ckr__megatron_state(w->c, w->s->curve, &l, position);
-    for (uint64_t i = 0; i < ckr__dict_n(was); i++) {
-        const char *key = ckr__dict_key(was, i);
-        if (!key || (!ckr__word_in(alias, key) && !ckr__has(d, key)))
-            ckr__node_take(w->c, d, was, i);
-    }
+    CKR__PAIRS(p, was)
+        if (!p.name || (!ckr__word_in(alias, p.name) && !ckr__has(d, p.name)))
+            ckr__node_pair(w->c, d, p.key, p.value);
     return d;
 }
 
@@ -21110,13 +21104,11 @@ static ckr_node *ckr__retick_params(ckr__retick *k, const ckr_node *params)
                                "num_stable_steps timescale T_max T_0 step_size step_size_up "
                                "step_size_down total_iters total_steps anneal_epochs";
     ckr_node *d = ckr__make(k->c, CKR_NODE_DICT);
-    for (uint64_t i = 0; i < ckr__dict_n(params); i++) {
-        ckr_node *key = params->u.items[2 * i], *v = ckr__dict_at(params, i);
-        const char *s = ckr_node_str(key);
+    CKR__PAIRS(w, params) {
         double x;
-        if (s && ckr__word_in(keys, s) && ckr_node_f64(v, &x))
-            v = ckr__sw_number(k->c, ckr__retick_len(k, x));       /* a function takes any */
-        ckr__node_pair(k->c, d, key, v);
+        if (w.name && ckr__word_in(keys, w.name) && ckr_node_f64(w.value, &x))
+            w.value = ckr__sw_number(k->c, ckr__retick_len(k, x)); /* a function takes any */
+        ckr__node_pair(k->c, d, w.key, w.value);
     }
     return d;
 }
@@ -24560,12 +24552,11 @@ static bool ckr__record_axes(const ckr_node *n, int64_t low, uint32_t value[CKR_
     *axes = 0;
     for (k = 0; k < CKR__AXES; k++) value[k] = (uint32_t)low;
     if (!ckr_node_is_dict(n)) return false;
-    for (uint64_t i = 0; i < n->count; i++) {
-        const char *name = ckr__dict_key(n, i);
+    CKR__PAIRS(w, n) {
         int64_t v;
-        for (k = 0; k < CKR__AXES; k++) if (name && !strcmp(name, ckr__axis_name[k])) break;
+        for (k = 0; k < CKR__AXES; k++) if (w.name && !strcmp(w.name, ckr__axis_name[k])) break;
         if (k == CKR__AXES || *axes >> k & 1) return false;
-        if (!ckr__record_int(n, name, low, UINT32_MAX - 1, &v)) return false;
+        if (!ckr__record_int(n, w.name, low, UINT32_MAX - 1, &v)) return false;
         value[k] = (uint32_t)v;
         *axes |= 1u << k;
     }
@@ -27528,19 +27519,14 @@ static bool ckr__setting_scheduler(ckr__out *o, const ckr_schedule *now, const c
     if (function)
         ckr__require(o, place, "name", ckr__make_str(o->c, name + 1),
                      call ? ckr__make_str(o->c, strchr(was->kind, ':') + 1) : NULL, true, why);
-    for (uint64_t i = 0; (same || call) && i < ckr__dict_n(was->params); i++) {
-        const char *key = ckr__dict_key(was->params, i);
-        if (key && !ckr_node_get(args, key))
-            ckr__node_set(o->c, args, key,
-                          ckr__function_default(o->c, now, was->params->u.items[2 * i]));
-    }
-    for (uint64_t i = 0; i < args->count; i++) {
-        const char *key = ckr__dict_key(args, i);
-        const ckr_node *v = ckr__dict_at(args, i);
-        const ckr_node *old = (same || call) && key ? ckr_node_get(was->params, key) : NULL;
-        if (key && !ckr__word_in("lr lr_init", key) &&
-            (v->kind != CKR_NODE_NONE || (old && old->kind != CKR_NODE_NONE)))
-            ckr__require(o, place, key, v, old, true, why);
+    CKR__PAIRS(w, same || call ? was->params : NULL)
+        if (w.name && !ckr_node_get(args, w.name))
+            ckr__node_set(o->c, args, w.name, ckr__function_default(o->c, now, w.key));
+    CKR__PAIRS(w, args) {
+        const ckr_node *old = (same || call) && w.name ? ckr_node_get(was->params, w.name) : NULL;
+        if (w.name && !ckr__word_in("lr lr_init", w.name) &&
+            (w.value->kind != CKR_NODE_NONE || (old && old->kind != CKR_NODE_NONE)))
+            ckr__require(o, place, w.name, w.value, old, true, why);
     }
     if (top == top)
         ckr__require(o, "optimizer", "lr", ckr__make_float(o->c, top), NULL, true,
@@ -40092,9 +40078,9 @@ static void ckr__streams_devices(ckr__rank_streams *k, const ckr__stream_key *ro
 
 static ckr_result ckr__streams_read(ckr__rank_streams *k, const ckr_node *dict)
 {
-    for (uint64_t i = 0; i < ckr__dict_n(dict) && !ckr__failed(k->c); i++) {
-        const char *key = ckr__dict_key(dict, i);
-        const ckr_node *v = ckr__dict_at(dict, i);
+    CKR__PAIRS_OK(k->c, w, dict) {
+        const char *key = w.name;
+        const ckr_node *v = w.value;
         const char *path = k->at ? ckr__printf(k->c, "%s/%s", k->at, key ? key : "?") : NULL;
         ckr__stream_key row;
         if (!path) return k->c->err->code;
@@ -40102,11 +40088,10 @@ static ckr_result ckr__streams_read(ckr__rank_streams *k, const ckr_node *dict)
             (row.kind && !row.name && !ckr_node_is_dict(v)))
             ckr__leave(k->c, k->s, k->rel, path + 1, v);
         else if (row.kind && !row.name)
-            for (uint64_t m = 0; m < v->count; m++) {
-                const char *name = ckr__dict_key(v, m);
-                if (name)
-                    ckr__stream_add(k, row.kind, name, false,
-                                    ckr__printf(k->c, "%s/%s", path, name), ckr__dict_at(v, m));
+            CKR__PAIRS(x, v) {
+                if (x.name)
+                    ckr__stream_add(k, row.kind, x.name, false,
+                                    ckr__printf(k->c, "%s/%s", path, x.name), x.value);
             }
         else if (row.kind && ckr__stream_listed(&row, v))
             ckr__streams_devices(k, &row, path, v);
@@ -40203,13 +40188,11 @@ static void ckr__streams_append(const ckr__rank_streams *k, ckr_node *d)
 static ckr_node *ckr__streams_write(const ckr__rank_streams *k, const ckr_node *old)
 {
     ckr_node *d = ckr__make(k->c, old ? (ckr_node_kind)old->kind : CKR_NODE_DICT);
-    for (uint64_t i = 0; i < ckr__dict_n(old); i++) {
-        const char *key = ckr__dict_key(old, i);
-        ckr_node *v = ckr__dict_at(old, i);
+    CKR__PAIRS(w, old) {
         ckr__stream_key row;
-        if (key && ckr__stream_find(k->c, k->keys, key, v, &row))
-            v = ckr__streams_value(k, &row, v);
-        ckr__node_pair(k->c, d, old->u.items[2 * i], v);
+        if (w.name && ckr__stream_find(k->c, k->keys, w.name, w.value, &row))
+            w.value = ckr__streams_value(k, &row, w.value);
+        ckr__node_pair(k->c, d, w.key, w.value);
     }
     ckr__streams_append(k, d);
     return ckr__failed(k->c) ? NULL : d;
@@ -42364,10 +42347,9 @@ static ckr_node *ckr__dist_state(ckr__ctx *c, const ckr__dist_field *known, size
     size_t k;
     for (k = 0; k < now && !ckr__dict_n(had); k++)
         ckr__node_set(c, state, known[k].name, known[k].value);
-    for (uint64_t i = 0; i < ckr__dict_n(had); i++) {
-        const char *name = ckr__dict_key(had, i);
-        for (k = 0; k < n && name && strcmp(known[k].name, name) != 0;) k++;
-        if (name) ckr__node_set(c, state, name, k < n ? known[k].value : ckr__dict_at(had, i));
+    CKR__PAIRS(x, had) {
+        for (k = 0; k < n && x.name && strcmp(known[k].name, x.name) != 0;) k++;
+        if (x.name) ckr__node_set(c, state, x.name, k < n ? known[k].value : x.value);
     }
     return state;
 }
@@ -47500,12 +47482,11 @@ static ckr_result ckr__nt_load_shard(ckr__nt *r, ckr__nt_param *p, ckr__rankfile
                          "a tensor \"data\" was expected");
     ckr__leave_others(r->c, r->s, f->rel, f->root, "data");
     const ckr_node *meta = f->root->attrs;
-    for (uint64_t i = 0; meta && i < meta->count; i++) {
-        const char *key = ckr__dict_key(meta, i);
-        if (key && f->of[CKR__TP] && ckr__word_in(CKR__NT_WEIGHT_KEYS, key)) continue;
+    CKR__PAIRS(w, meta) {
+        if (w.name && f->of[CKR__TP] && ckr__word_in(CKR__NT_WEIGHT_KEYS, w.name)) continue;
         p->extra = meta;
-        ckr__leave(r->c, r->s, f->rel, ckr__printf(r->c, "__metadata__/%s", key ? key : ""),
-                   ckr__dict_at(meta, i));
+        ckr__leave(r->c, r->s, f->rel, ckr__printf(r->c, "__metadata__/%s", w.name ? w.name : ""),
+                   w.value);
     }
     const ckr_view *v = data->u.view;
     if (f == p->shards[0]) {
@@ -49088,9 +49069,9 @@ static ckr_node *ckr__nt_data_stages(ckr__nt_job *x, const ckr_node *old, bool z
         ckr__node_push(x->c, list, stage);
         if (zero) ckr__node_set(x->c, stage, "consumed_train_samples", ckr__make_int(x->c, 0));
         else if (seen > 0) *samples += ckr__min_i64(seen, INT64_MAX - *samples);
-        for (uint64_t k = 0; k < ckr__dict_n(folders); k++) {
+        CKR__PAIRS(w, folders) {
             int64_t v = 0;
-            if (ckr_node_i64(ckr__dict_at(folders, k), &v) && v > 0)
+            if (ckr_node_i64(w.value, &v) && v > 0)
                 *tokens += ckr__min_i64(v, INT64_MAX - *tokens);
         }
         if (!zero && !ckr_node_get(stage, "sequence_length"))
@@ -59723,10 +59704,8 @@ static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_
     ckr__dr_tree(t);
     if (!t->keep.root) return c->err->code;
     ckr_node *root = ckr__dict_copy(c, t->keep.root);
-    for (uint64_t i = 0; i < ckr__dict_n(beside); i++) {
-        const char *key = ckr__dict_key(beside, i);
-        if (!key || !ckr_node_get(root, key)) ckr__node_take(c, root, beside, i);
-    }
+    CKR__PAIRS(w, beside)
+        if (!w.name || !ckr_node_get(root, w.name)) ckr__node_pair(c, root, w.key, w.value);
     t->keep.root = root;
     t->keep.source = s;
     ckr__dr_begin(&x, c, t);
@@ -61530,20 +61509,16 @@ static ckr_result ckr__oc_rate(ckr__ctx *c, const char *dir, int *rate)
 static const ckr__runs ckr__oc_runs = { "step{step}", NULL, NULL, CKR_ITEM_FILES_LATEST,
                                         ckr__oc_rate, NULL, false, NULL, NULL };
 
-/* A generator's entry: {"version": .., "state": ..}, or its state. */
-static ckr_node *ckr__oc_state(ckr_node *v)
-{
-    return ckr_node_is_dict(v) ? ckr__dict_value(v, "state") : v;
-}
-
-/* The states of a file by key. NULL: out of memory, or it has none. */
+/* The states of a file by key: a generator's entry is {"version": .., "state": ..}, or its state.
+   NULL: out of memory, or it has none. */
 static ckr_node *ckr__oc_states(ckr__ctx *c, const ckr_node *root)
 {
     const ckr_node *rng = ckr_node_get(root, "rng");
     ckr_node *d = ckr__make(c, CKR_NODE_DICT);
-    for (uint64_t i = 0; i < ckr__dict_n(rng); i++) {
-        ckr_node *v = ckr__oc_state(ckr__dict_at(rng, i));
-        if (v && v->kind != CKR_NODE_NONE) ckr__node_pair(c, d, rng->u.items[2 * i], v);
+    CKR__PAIRS(w, rng) {
+        ckr_node *v = w.value;
+        if (ckr_node_is_dict(v)) v = ckr__dict_value(v, "state");
+        if (v && v->kind != CKR_NODE_NONE) ckr__node_pair(c, d, w.key, v);
     }
     return d;
 }
@@ -61636,16 +61611,15 @@ static ckr_node *ckr__oc_rng(ckr__de *e, uint32_t rank, const ckr_node *old)
     ckr__rank_streams k = ckr__streams_for(e->c, e->out, e->s, ckr__trainer_streams, rank);
     ckr_node *out = ckr__make(e->c, CKR_NODE_DICT);
     ckr_node *now = ckr__streams_write(&k, ckr__oc_states(e->c, old));
-    for (uint64_t i = 0; now && i < ckr__dict_n(rng); i++) {
-        const char *key = ckr__dict_key(rng, i);
-        ckr_node *v = ckr__dict_at(rng, i), *state = key ? ckr__dict_value(now, key) : NULL;
+    CKR__PAIRS(w, now ? rng : NULL) {
+        ckr_node *v = w.value, *state = w.name ? ckr__dict_value(now, w.name) : NULL;
         if (state && ckr_node_is_dict(v)) {
             v = ckr__dict_copy(e->c, v);
             ckr__node_set(e->c, v, "state", state);
         } else if (state) {
             v = state;
         }
-        ckr__node_pair(e->c, out, rng->u.items[2 * i], v);
+        ckr__node_pair(e->c, out, w.key, v);
     }
     return out;
 }
@@ -66998,11 +66972,10 @@ static ckr_result ckr__li_fresh(ckr__ctx *c, const ckr_state *s, const ckr_targe
                                  t->without);
 #endif
     root = ckr__make(c, CKR_NODE_DICT);
-    for (uint64_t i = 0; i < ckr__dict_n(meta) && !ckr__failed(c); i++)
-        if (!ckr__is_str(meta->u.items[2 * i], "lr_schedulers"))
-            ckr__node_pair(c, root, meta->u.items[2 * i],
-                           ckr__copy_tree(c, out->files[out->n_files - 1], ckr__dict_at(meta, i),
-                                          NULL));
+    CKR__PAIRS_OK(c, w, meta)
+        if (!ckr__is_str(w.key, "lr_schedulers"))
+            ckr__node_pair(c, root, w.key,
+                           ckr__copy_tree(c, out->files[out->n_files - 1], w.value, NULL));
     if (!own) {
         ckr__node_set(c, root, "epoch", ckr__make_int(c, s->progress.epoch > 0 ? s->progress.epoch
                                                                                : 0));
@@ -69180,9 +69153,9 @@ static ckr_result ckr__check_side(ckr__checker *k, uint8_t (*each)[16])
         const char *key = ckr__printf(&k->c, "%s/%s", s->tensors[i]->name, s->tensors[i]->slot);
         if (key) ckr__map_put(&at, key, strlen(key), i, NULL);
     }
-    for (uint64_t i = 0; i < ckr__dict_n(want) && !ckr__failed(&k->c); i++) {
-        const ckr_node *key = want->u.items[2 * i];
-        const char *hex = ckr_node_str(ckr__dict_at(want, i));
+    CKR__PAIRS_OK(&k->c, w, want) {
+        const ckr_node *key = w.key;
+        const char *hex = ckr_node_str(w.value);
         bool found = ckr__map_find(&at, key->u.str, (size_t)key->count, &index);
         const ckr_node *have = found ? ckr__make_hex(&k->c, each[index], 16) : NULL;
         if (found && !have) break;
