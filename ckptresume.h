@@ -6719,13 +6719,6 @@ static int ckr__slot_cmp(const void *a, const void *b)
     return ckr__key_cmp(*(ckr_node *const *)a, *(ckr_node *const *)b);
 }
 
-/* The pairs of a dict as pointers to their key slots, in key order. */
-static void **ckr__dict_sorted(ckr__ctx *c, const ckr_node *dict)
-{
-    const size_t pair = 2 * sizeof *dict->u.items;
-    return ckr__sorted(c, dict->u.items, (size_t)dict->count, pair, ckr__slot_cmp);
-}
-
 /* Keys of dicts and sets, as Python has them: 1, 1.0 and True are equal; flat tuples compare by
    their items, nested ones and objects by identity. *cost: bytes of long texts, which may be
    shared. */
@@ -7464,7 +7457,8 @@ static ckr_result ckr__put_push(ckr__buf *stack, const ckr_node *n, bool sort_ke
                          "a tree nested deeper than max_depth (%u) cannot be written",
                          (unsigned)c->limits.max_depth);
     if (sort_keys && ckr_node_is_dict(n)) {
-        f.slots = ckr__dict_sorted(c, n);
+        const size_t pair = 2 * sizeof *n->u.items;    /* pointers to the keys, in their order */
+        f.slots = ckr__sorted(c, n->u.items, (size_t)n->count, pair, ckr__slot_cmp);
         if (!f.slots) return CKR_E_NOMEM;
     }
     ckr__buf_put(stack, &f, sizeof f);
@@ -26605,11 +26599,6 @@ static void ckr__file_unmake(ckr__ctx *c, const ckr__out *o, ckr__out_file *f)
     }
 }
 
-static void ckr__out_unmake(ckr__out *o)
-{
-    for (uint64_t i = 0; i < o->n_files; i++) ckr__file_unmake(o->c, o, o->files[i]);
-}
-
 /* The tree of a file that is made while it is written. What there was to tell, the plan has told:
    notes have no place then. False: the error is set. */
 static bool ckr__out_file_make(ckr__ctx *c, const ckr__out *o, ckr__out_file *f)
@@ -27406,14 +27395,6 @@ static bool ckr__sched_is_torch(const ckr_schedule *s)
     return !strncmp(s->kind, "torch:", 6) || ckr__is_function(s);
 }
 
-/* The same curve with the base LRs of `bases`, to which it is proportional. */
-static ckr_schedule *ckr__follows_scaled(ckr__ctx *c, const ckr_schedule *was, const double *bases)
-{
-    ckr_schedule *x = ckr__sched_copy(c, was);
-    for (uint64_t i = 0; x && i < x->n_lanes; i++) x->lanes[i].base = bases[i];
-    return x;
-}
-
 /* The schedule that torch follows from a scheduler's state and its groups, `rate` ticks an update:
    a class of torch's reads all of it there; a function's arguments are the coming run's, those of
    `want`; of a function that nobody can rebuild only the base LRs may change. Without a state
@@ -27444,10 +27425,13 @@ static ckr_result ckr__torch_follows(ckr__ctx *c, const ckr_node *state, const c
     r = ckr__sched_torch(c, state, groups ? hyper : NULL, n, NULL, &y);
     if (r != CKR_OK || y->n_lanes != n) return r;
     for (uint64_t i = 0; i < n; i++) bases[i] = y->lanes[i].base;
-    if (y->opaque && ckr__is_function(want) && ckr__is_lambda(state))
+    if (y->opaque && ckr__is_function(want) && ckr__is_lambda(state)) {
         x = ckr__sched_try(c, want->kind, want->params, bases, n, NULL);
-    else if (y->opaque && was && !was->opaque && (ckr__is_lambda(state) || state == was->state))
-        x = ckr__follows_scaled(c, was, bases);
+    } else if (y->opaque && was && !was->opaque &&
+               (ckr__is_lambda(state) || state == was->state)) {
+        x = ckr__sched_copy(c, was);           /* which is proportional to its base LRs       */
+        for (uint64_t i = 0; x && i < x->n_lanes; i++) x->lanes[i].base = bases[i];
+    }
     if (ckr__failed(c)) return c->err->code;
     if (x && !x->opaque) {
         ckr__set_keep(y, x, "");
@@ -34041,7 +34025,6 @@ static CKR__NOINLINE ckr_result ckr__ckpt_rng_body(const ckr_ckpt *k, const ckr_
         return ckr__unknown(err, (uint32_t)want->mode > CKR_MODE_TRANSFER ? "mode" : "policy");
     ckr__streams *own = (ckr__streams *)ckr__owner_make(&k->ctx.env, &k->ctx.limits, sizeof *own,
                                                         err, &r);
-    *out = NULL;
     if (!own) return r;
     r = ckr__hand_settle(&own->c, k) ? ckr__rng_of_ckpt(&own->c, k, want, NULL, &own->streams)
                                      : own->c.err->code;
@@ -35441,7 +35424,8 @@ static ckr_result ckr__plan_emit(ckr_plan *p, const ckr__dialect *d)
         if (ckr__failed(&p->ctx) || p->ctx.refused) return p->ctx.err->code;
     }
     d->emit_fn(&p->ctx, given, &p->target, &p->out);
-    ckr__out_unmake(&p->out);
+    for (uint64_t i = 0; i < p->out.n_files; i++)
+        ckr__file_unmake(&p->ctx, &p->out, p->out.files[i]);
     if (p->out.unscheduled) ckr__plan_unsay(p, "CKR_W_LR_REBOUND");
     if (s != &p->state) p->out.renamed = true;
     return p->ctx.err->code;
@@ -39572,7 +39556,6 @@ static CKR__NOINLINE ckr_result ckr__ckpt_check_body(const ckr_ckpt *ckpt, ckr_r
     ckr_result r;
     ckr__checker *k = (ckr__checker *)ckr__owner_make(&ckpt->ctx.env, &ckpt->ctx.limits, sizeof *k,
                                                       err, &r);
-    *out = NULL;
     if (!k) return r;
     k->ckpt = ckpt;
     k->c.notes = &k->notes;
@@ -39777,7 +39760,6 @@ static CKR__NOINLINE ckr_result ckr__ckpt_diff_body(const ckr_ckpt *a, const ckr
     ckr_result r;
     ckr__differ *d = (ckr__differ *)ckr__owner_make(&a->ctx.env, &a->ctx.limits, sizeof *d, err,
                                                     &r);
-    *out = NULL;
     if (!d) return r;
     d->a = a;
     d->b = b;
@@ -43993,13 +43975,6 @@ static void ckr__search_dict(ckr__search *f, const ckr_node *d, const char *pref
     f->x->wrapped = 0;
 }
 
-static void ckr__search_models(ckr__search *f)
-{
-    if (f->model) ckr__search_dict(f, f->model, "", "param");
-    for (uint64_t i = 0; i < f->n_read && !ckr__failed(f->x->c); i++)
-        ckr__search_dict(f, f->read[i]->node, f->read[i]->head, "param");
-}
-
 /* May a key be looked through for those of n models? */
 static bool ckr__search_tries(ckr__search *f, const char *key, uint64_t n)
 {
@@ -44296,7 +44271,9 @@ static void ckr__search_schedules(ckr__search *f)
 static void ckr__search_all(ckr__search *f)
 {
     ckr__script *x = f->x;
-    ckr__search_models(f);
+    if (f->model) ckr__search_dict(f, f->model, "", "param");
+    for (uint64_t i = 0; i < f->n_read && !ckr__failed(x->c); i++)
+        ckr__search_dict(f, f->read[i]->node, f->read[i]->head, "param");
     for (uint64_t i = 0; i < f->n_optims && !ckr__failed(x->c); i++) {
         x->only = ckr__search_only(f, i);
         f->files[i].key = f->optims[i].key;
@@ -67560,13 +67537,6 @@ static bool ckr__prog_named(ckr__ctx *c, const ckr_state *s)
     return ok;
 }
 
-/* Where to find what: a run of many ranks has many. */
-static void ckr__prog_places(ckr_ckpt *k)
-{
-    CKR__PAIRS(w, k->state.data)
-        ckr__map_put(&k->places, w.name, (size_t)w.key->count, w.i, NULL);
-}
-
 /* What a file without slots calls by other names are slots again. */
 static void ckr__prog_tensors(ckr_ckpt *k, const ckr_node *slots)
 {
@@ -67616,7 +67586,8 @@ static ckr_result ckr__prog_read(ckr_ckpt *k)
     }
     ok = ok && (!ckr_node_get(run, "groups") || ckr__prog_named(&k->ctx, s));
     if (data) s->data = data;
-    if (ok) ckr__prog_places(k);
+    CKR__PAIRS(w, ok ? s->data : NULL)         /* a run of many ranks has many           */
+        ckr__map_put(&k->places, w.name, (size_t)w.key->count, w.i, NULL);
     if (!ok && !ckr__failed(&k->ctx))
         ckr__fail(k->ctx.err, CKR_ITEM_SIDE_FORMAT, k->path, CKR_NO_OFFSET, "run",
                   "the record of the run is not what this library writes");
