@@ -9353,14 +9353,13 @@ static ckr_result ckr__hf_shard(ckr__hf_join *h, const char *shard, const ckr_no
     const ckr_node *told = tensors->attrs;
     uint64_t at;
     if (told && !h->told) h->told = ckr__make(h->c, CKR_NODE_DICT);
-    for (uint64_t i = 0; i < ckr__dict_n(told); i++) {
-        const ckr_node *key = told->u.items[2 * i];
+    CKR__PAIRS(w, told) {
         bool had = true;
-        ckr__map_put(&h->keys, key->u.str, (size_t)key->count, 0, &had);
-        if (!had) ckr__node_take(h->c, h->told, told, i);
+        ckr__map_put(&h->keys, w.key->u.str, (size_t)w.key->count, 0, &had);
+        if (!had) ckr__node_pair(h->c, h->told, w.key, w.value);
     }
-    for (uint64_t i = 0; i < tensors->count; i++) {
-        const ckr_node *name = tensors->u.items[2 * i];
+    CKR__PAIRS(w, tensors) {
+        const ckr_node *name = w.key;
         if (!ckr__map_find(&h->names, name->u.str, (size_t)name->count, &at)) {
             ckr_error note = CKR_ZERO;
             ckr__fail(&note, CKR_ITEM_HF_EXTRA, shard, CKR_NO_OFFSET, name->u.str, NULL);
@@ -9371,7 +9370,7 @@ static ckr_result ckr__hf_shard(ckr__hf_join *h, const char *shard, const ckr_no
             return ckr__fail(h->c->err, CKR_ITEM_HF_DUPLICATE, h->path, CKR_NO_OFFSET, name->u.str,
                              "%.100s holds the tensor, the index says %.100s", shard,
                              ckr__dict_at(h->map, at)->u.str);
-        h->found[at] = ckr__dict_at(tensors, i);
+        h->found[at] = w.value;
     }
     return h->c->err->code;
 }
@@ -18429,10 +18428,9 @@ static bool ckr__key_known(const ckr__skind *row, const ckr_node *key)
 static void ckr__build_check_keys(ckr__sbuild *b)
 {
     const char *p;
-    for (uint64_t i = 0; i < b->params->count && !ckr__failed(b->c); i++) {
-        const ckr_node *key = b->params->u.items[2 * i];
-        const char *s = ckr_node_str(key);
-        if (ckr__key_known(b->row, key) || (s && !strcmp(s, "kind"))) continue;
+    CKR__PAIRS_OK(b->c, w, b->params) {
+        const char *s = w.name;
+        if (ckr__key_known(b->row, w.key) || (s && !strcmp(s, "kind"))) continue;
         ckr__sp_fail(b, s ? s : "", "there is no key %.60s; known are %s", s ? s : "of that type",
                      b->row->keys);
         ckr__remedy(b->c->err, b->c->err->code,
@@ -24608,11 +24606,10 @@ static ckr_result ckr__record_tags(ckr__remap *m, const ckr_node *n)
 {
     const ckr_node *dict = ckr_node_get(n, "tags");
     if (!ckr_node_is_dict(dict)) return ckr__record_bad(m, "tags", "there are none");
-    for (uint64_t i = 0; i < dict->count; i++) {
-        const char *key = ckr__dict_key(dict, i);
-        const ckr_node *v = ckr__dict_at(dict, i);
-        const char *kind_name = ckr_node_str(ckr_node_get(v, "kind"));
-        const char *name = ckr_node_str(ckr_node_get(v, "name"));
+    CKR__PAIRS(w, dict) {
+        const char *key = w.name;
+        const char *kind_name = ckr_node_str(ckr_node_get(w.value, "kind"));
+        const char *name = ckr_node_str(ckr_node_get(w.value, "name"));
         const ckr_rng_kind kind = kind_name ? ckr_rng_kind_find(kind_name) : CKR_RNG_NONE;
         const struct ckr__tag_row *row = name ? ckr__tag_find(kind, name) : NULL;
         const size_t digits = key ? strspn(key, "0123456789") : 0;
@@ -24621,13 +24618,13 @@ static ckr_result ckr__record_tags(ckr__remap *m, const ckr_node *n)
         if (!tag || tag >= CKR__TAGS || kind == CKR_RNG_NONE || !name ||
             (row ? row->tag != tag : tag < CKR__TAG_FREE) || ckr__fam_of_tag(m, tag) ||
             ckr__fam_find(m, kind, name) ||
-            !ckr__axes_parse(ckr_node_str(ckr_node_get(v, "scope")), &axes))
+            !ckr__axes_parse(ckr_node_str(ckr_node_get(w.value, "scope")), &axes))
             return ckr__record_bad(m, "tags", "a tag that is none, or stands for something else");
         ckr__fam *f = ckr__fam_add(m, kind, name, (uint32_t)tag);
         if (!f) return ckr__oom(m->c);
         f->axes = axes;
         f->declared = f->recorded = true;
-        f->alone = ckr_node_get(v, "alone") != NULL;
+        f->alone = ckr_node_get(w.value, "alone") != NULL;
     }
     return CKR_OK;
 }
@@ -27836,16 +27833,14 @@ static ckr_node *ckr__group_dict(ckr__ctx *c, const ckr_group *g, ckr_node *inde
 {
     ckr_node *d = ckr__make(c, CKR_NODE_DICT);
     const ckr_node *raw = g->raw ? g->raw : g->hyper;
-    const char *key;
-    for (uint64_t i = 0; i < ckr__dict_n(raw); i++) {
-        ckr_node *now = (key = ckr__dict_key(raw, i)) ? ckr__dict_value(g->hyper, key) : NULL;
-        if (index && ckr__is_str(raw->u.items[2 * i], "params")) continue;
-        if (now) now = ckr__number_as(c, ckr__dict_at(raw, i), now);
-        ckr__node_pair(c, d, raw->u.items[2 * i], now ? now : ckr__dict_at(raw, i));
+    CKR__PAIRS(w, raw) {
+        ckr_node *now = w.name ? ckr__dict_value(g->hyper, w.name) : NULL;
+        if (index && ckr__is_str(w.key, "params")) continue;
+        if (now) now = ckr__number_as(c, w.value, now);
+        ckr__node_pair(c, d, w.key, now ? now : w.value);
     }
-    for (uint64_t i = 0; i < ckr__dict_n(g->hyper); i++)
-        if ((key = ckr__dict_key(g->hyper, i)) && !ckr_node_get(d, key))
-            ckr__node_take(c, d, g->hyper, i);
+    CKR__PAIRS(w, g->hyper)
+        if (w.name && !ckr_node_get(d, w.name)) ckr__node_pair(c, d, w.key, w.value);
     if (index) ckr__node_set(c, d, "params", index);
     return ckr__failed(c) ? NULL : d;
 }
@@ -40110,12 +40105,9 @@ static ckr_node *ckr__streams_value(const ckr__rank_streams *k, const ckr__strea
         return ckr__stream_now(k, row->kind, row->name, v);
     ckr_node *out = ckr__make(k->c, (ckr_node_kind)v->kind);
     if (!row->name)
-        for (uint64_t i = 0; i < v->count; i++) {
-            const char *name = ckr__dict_key(v, i);
-            ckr_node *x = ckr__dict_at(v, i);
-            ckr__node_pair(k->c, out, v->u.items[2 * i],
-                           name ? ckr__stream_now(k, row->kind, name, x) : x);
-        }
+        CKR__PAIRS(w, v)
+            ckr__node_pair(k->c, out, w.key,
+                           w.name ? ckr__stream_now(k, row->kind, w.name, w.value) : w.value);
     if (!row->name || !v->count) return out;
     k->c->files = k->src->files;               /* borrowed while states are read         */
     k->c->n_files = k->src->n_files;
@@ -41838,11 +41830,9 @@ static ckr_result ckr__load_done(ckr__load *l)
 static ckr_result ckr__leave_others(ckr__ctx *c, ckr_state *s, const char *rel,
                                     const ckr_node *dict, const char *known)
 {
-    for (uint64_t i = 0; i < dict->count; i++) {
-        const char *key = ckr__dict_key(dict, i);
-        if (!key || strchr(key, ' ') || !ckr__word_in(known, key))
-            ckr__leave(c, s, rel, key ? key : "?", ckr__dict_at(dict, i));
-    }
+    CKR__PAIRS(w, dict)
+        if (!w.name || strchr(w.name, ' ') || !ckr__word_in(known, w.name))
+            ckr__leave(c, s, rel, w.name ? w.name : "?", w.value);
     return c->err->code;
 }
 
@@ -42219,11 +42209,9 @@ static ckr_schedule *ckr__sched_as(ckr__ctx *c, const char *kind, ckr_node *para
 static void ckr__hold_tell(const ckr__hold *h, const char *place, const char *prefix,
                            const ckr_node *was, const char *why)
 {
-    for (uint64_t i = 0; i < ckr__dict_n(h->params); i++) {
-        const char *key = ckr__dict_key(h->params, i);
-        ckr__setting_changed(h->out, place, ckr__printf(h->c, "%s%s", prefix, key),
-                             ckr__dict_at(h->params, i), ckr_node_get(was, key), why);
-    }
+    CKR__PAIRS(w, h->params)
+        ckr__setting_changed(h->out, place, ckr__printf(h->c, "%s%s", prefix, w.name), w.value,
+                             ckr_node_get(was, w.name), why);
 }
 
 /* >>kit.dist ------------------------------------------------------------------ */
@@ -44010,12 +43998,9 @@ static const char *ckr__search_only(ckr__search *f, uint64_t optimizer)
     if (n[1] == 1) return about;
     if (n[0] == 1) return beside;
     if (f->n_read && f->n_read == f->n_optims) return f->read[optimizer]->head;
-    for (uint64_t i = 0; f->model && i < f->model->count; i++) {
-        const char *key = ckr__dict_key(f->model, i);
-        if (key && ckr_node_is_dict(ckr__dict_at(f->model, i)) &&
-            ckr__search_about(o->key, key) && !parts++)
-            part = key;
-    }
+    CKR__PAIRS(w, f->model)
+        if (w.name && ckr_node_is_dict(w.value) && ckr__search_about(o->key, w.name) && !parts++)
+            part = w.name;
     return parts == 1 ? ckr__printf(f->x->c, "%s.", part) : NULL;
 }
 
@@ -59421,9 +59406,8 @@ static void ckr__dr_numbers(ckr__ctx *c, ckr_node *dict)
 static void ckr__dr_restore(ckr__dn *x, ckr_node *dict)
 {
     const ckr_node *groups = ckr_node_get(dict, "param_groups");
-    for (uint64_t i = 0; !groups && i < dict->count; i++) {
-        const char *key = ckr__dict_key(dict, i);
-        if (!key || !ckr__starts(key, "param_groups.")) continue;
+    CKR__PAIRS(w, groups ? NULL : dict) {
+        if (!w.name || !ckr__starts(w.name, "param_groups.")) continue;
         ckr__dr_unflatten(x, dict);
         return;
     }
@@ -60328,13 +60312,12 @@ static void ckr__te_group_keys(ckr__de *x)
     for (uint64_t i = 0; i < x->s->n_groups; i++) {
         const ckr_group *g = &x->s->groups[i];
         if (g->hyper->count >= full->hyper->count) continue;
-        for (uint64_t m = 0; m < full->hyper->count; m++) {
-            const char *key = ckr__dict_key(full->hyper, m);
-            if (!key || ckr_node_get(g->hyper, key)) continue;
-            ckr__node_take(x->c, g->hyper, full->hyper, m);
+        CKR__PAIRS(w, full->hyper) {
+            if (!w.name || ckr_node_get(g->hyper, w.name)) continue;
+            ckr__node_pair(x->c, g->hyper, w.key, w.value);
             ckr__say(x->c, "CKR_FIX_KEY", CKR_CHANGED,
-                     ckr__printf(x->c, "%s of %s", key, g->n_params ? g->params[0] : "a group"),
-                     NULL, ckr__node_text_of(x->c, ckr__dict_at(full->hyper, m)),
+                     ckr__printf(x->c, "%s of %s", w.name, g->n_params ? g->params[0] : "a group"),
+                     NULL, ckr__node_text_of(x->c, w.value),
                      "the key was missing; another group's value is used", NULL);
         }
     }
@@ -60347,13 +60330,11 @@ static void ckr__te_groups(ckr__de *x)
     for (uint64_t i = 0; i < x->s->n_groups; i++) {
         const ckr_group *g = &x->s->groups[i];
         for (uint64_t k = 0; k < g->n_params && !ckr__failed(x->c); k++)
-            for (uint64_t m = 0; m < g->hyper->count; m++) {
-                const char *key = ckr__dict_key(g->hyper, m);
-                if (key)
+            CKR__PAIRS(w, g->hyper)
+                if (w.name)
                     ckr__te_new(x, "optimizer",
-                                ckr__printf(x->c, "param_groups.%s.%s", g->params[k], key),
-                                ckr__dict_at(g->hyper, m));
-            }
+                                ckr__printf(x->c, "param_groups.%s.%s", g->params[k], w.name),
+                                w.value);
     }
 }
 
@@ -61203,16 +61184,15 @@ static void ckr__dw_flat(ckr__dw *x, const ckr__df_item *in, const ckr_node *gro
     for (uint64_t i = 0; i < groups->count; i++) {
         const ckr_node *g = groups->u.items[i], *names = ckr_node_get(g, "params");
         for (uint64_t k = 0; k < names->count && !ckr__failed(c); k++)
-            for (uint64_t m = 0; m < g->count; m++) {
+            CKR__PAIRS(w, g) {
                 ckr__df_item it = *in;
                 ckr__dcp_part *path = CKR__NEW_N(c, ckr__dcp_part, (uint64_t)in->n + 1);
-                const char *key = ckr__dict_key(g, m);
-                if (!path || !key || !strcmp(key, "params")) continue;
+                if (!path || !w.name || !strcmp(w.name, "params")) continue;
                 if (in->n) memcpy(path, in->path, in->n * sizeof *path);
                 path[it.n++].key = ckr__printf(c, "param_groups.%s.%s",
-                                               names->u.items[k]->u.str, key);
+                                               names->u.items[k]->u.str, w.name);
                 it.path = path;
-                it.node = ckr__dict_at(g, m);
+                it.node = w.value;
                 ckr__df_leaf(&x->f, &it);
             }
     }
@@ -69222,12 +69202,9 @@ static ckr_result ckr__diff_hyper(ckr__differ *d, const ckr__diff_pair *of, cons
     double a, b;
     for (int side = 0; side < 2; side++) {
         const ckr_node *from = side ? y : x, *other = side ? x : y;
-        for (uint64_t i = 0; from && i < from->count; i++) {
-            const char *key = ckr__dict_key(from, i);
-            const ckr_node *v = ckr__dict_at(from, i);
-            if (!key) continue;
-            const ckr_node *w = ckr_node_get(other, key);
-            if (side && w) continue;
+        CKR__PAIRS(p, from) {
+            const ckr_node *v = p.value, *w = p.name ? ckr_node_get(other, p.name) : NULL;
+            if (!p.name || (side && w)) continue;
             const char *tx = ckr__node_text_of(&d->c, side ? w : v);
             const char *ty = ckr__node_text_of(&d->c, side ? v : w);
             if (!tx || !ty) return d->c.err->code;
@@ -69235,7 +69212,7 @@ static ckr_result ckr__diff_hyper(ckr__differ *d, const ckr__diff_pair *of, cons
             if (!ckr__diff_value(d, side ? d->b : d->a, v, &a) || !w ||
                 !ckr__diff_value(d, side ? d->a : d->b, w, &b) ||
                 ckr__ulp_distance(CKR_DTYPE_F64, (uint8_t *)&a, (uint8_t *)&b) > 2)
-                ckr__diff_field_add(d, of, key, tx, ty);
+                ckr__diff_field_add(d, of, p.name, tx, ty);
         }
     }
     return d->c.err->code;
