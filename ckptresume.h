@@ -5265,6 +5265,12 @@ static void ckr__ctx_enter(ckr__ctx *c, ckr_error *err)
     c->err->_flags = c->env.flags;
 }
 
+/* What the caller gives is not what is asked for. */
+static ckr_result ckr__arg_bad(ckr__ctx *c, const char *where, const char *text)
+{
+    return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, where, "%s", text);
+}
+
 static ckr_result ckr__ctx_init(ckr__ctx *c, const ckr_env *env, const ckr_limits *limits,
                                 ckr_error *err)
 {
@@ -5274,16 +5280,15 @@ static ckr_result ckr__ctx_init(ckr__ctx *c, const ckr_env *env, const ckr_limit
     c->seed = ckr__hash_bytes(&c, sizeof c);      /* where the system put it: no file can know */
     if (limits) c->limits = *limits;
     if (!c->env.alloc.alloc_fn != !c->env.alloc.free_fn)
-        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "env.alloc",
-                         "alloc_fn and free_fn go together");
+        return ckr__arg_bad(c, "env.alloc", "alloc_fn and free_fn go together");
     if (!c->env.alloc.alloc_fn) {
         c->env.alloc.alloc_fn = ckr__default_alloc;
         c->env.alloc.free_fn = ckr__default_free;
     }
     if (!c->env.io.open_fn) c->env.io = ckr__default_io();
     if (!c->env.io.read_fn || !c->env.io.close_fn || !c->env.io.stat_fn || !c->env.io.list_fn)
-        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "env.io",
-                         "open_fn is set, so read_fn, close_fn, stat_fn and list_fn must be");
+        return ckr__arg_bad(c, "env.io",
+                            "open_fn is set, so read_fn, close_fn, stat_fn and list_fn must be");
     if (!c->env.parallel.for_fn) c->env.parallel.for_fn = ckr__os_for;
     if (!c->env.parallel.n_threads) c->env.parallel.n_threads = ckr__os_streams(false);
     if (!c->limits.max_metadata_bytes) c->limits.max_metadata_bytes = (uint64_t)1 << 30;
@@ -19974,8 +19979,7 @@ static ckr_result ckr__sched_advance(ckr__ctx *c, ckr_schedule *s, int64_t done)
 {
     const double t = floor(ckr__sched_clock(s, (double)done));
     if (!ckr__whole(t))
-        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "updates",
-                         "the clock of the schedule does not reach so far");
+        return ckr__arg_bad(c, "updates", "the clock of the schedule does not reach so far");
     if (s->anchored && (s->opaque || !s->curve || t < (double)s->position ||
                         !ckr__srun_can_simulate(s, done + 1, CKR__COL_LR)))
         s->anchored = false;
@@ -25577,8 +25581,7 @@ static void ckr__remap_begin(ckr__remap *m, bool *foreign)
     const ckr__rng_job *job = m->job;
     bool use = false;
     if (!ckr__grid_make(&job->from, &m->from) || !ckr__grid_make(&job->to, &m->to))
-        ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "topology",
-                  "more than 2^32 - 1 ranks");
+        ckr__arg_bad(c, "topology", "more than 2^32 - 1 ranks");
     m->same = m->from.folded == m->to.folded && m->from.ranks == m->to.ranks &&
               !memcmp(m->from.size, m->to.size, sizeof m->to.size);
     m->reseed = job->policy == CKR_RNG_RESEED;
@@ -27076,8 +27079,7 @@ static ckr_result ckr__options_check(ckr__ctx *c, const ckr_target *t)
         const ckr_option *o = &t->options[i];
         const int64_t least = o->key ? ckr__option_least(o->key) : -1;
         if (least < 0)
-            return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, o->key ? o->key : "options",
-                             "there is no such option");
+            return ckr__arg_bad(c, o->key ? o->key : "options", "there is no such option");
         if (least > 0 && o->value && o->value[0] && !ckr__step_of(o->value, &v))
             return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, o->key,
                              "a whole number was expected, \"%.60s\" was found", o->value);
@@ -33745,7 +33747,7 @@ static CKR__NOINLINE ckr_result ckr__schedule_values_body(const ckr_schedule *s,
     ckr__ctx c;
     ckr_result r = ckr__ctx_init(&c, env, NULL, err);
     if (r == CKR_OK && first < 1)
-        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "first", "updates count from 1");
+        r = ckr__arg_bad(&c, "first", "updates count from 1");
     if (r == CKR_OK) r = ckr__sched_eval(&c, s, (ckr__series)column, first, n, out);
     ckr__ctx_free(&c);
     return r;
@@ -35424,11 +35426,6 @@ static ckr_result ckr__plan_emit(ckr_plan *p, const ckr__dialect *d)
     if (p->out.unscheduled) ckr__plan_unsay(p, "CKR_W_LR_REBOUND");
     if (s != &p->state) p->out.renamed = true;
     return p->ctx.err->code;
-}
-
-static ckr_result ckr__arg_bad(ckr__ctx *c, const char *where, const char *text)
-{
-    return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, where, "%s", text);
 }
 
 /* "[4, 3]"; NULL: out of memory. */
@@ -38571,8 +38568,8 @@ static ckr_result ckr__read_add(ckr__ctx *c, ckr__jobs *jobs, const ckr_read *r)
     ckr_piece *dst = CKR__NEW(c, ckr_piece);
     if (!v || !dst) return c->err->code;
     if (!t || (r->start && !r->count))
-        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, t ? t->name : "tensor",
-                         t ? "a start without a count" : "no tensor: is its name in the state?");
+        return t ? ckr__arg_bad(c, t->name, "a start without a count")
+                 : ckr__arg_bad(c, "tensor", "no tensor: is its name in the state?");
     if (ckr__read_expected(c, r) != CKR_OK) return c->err->code;
     ckr_dtype as = r->as == CKR_DTYPE_NONE ? t->dtype : r->as;
     for (uint32_t d = 0; d < t->n_dims; d++) {
@@ -38616,8 +38613,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_read_body(const ckr_ckpt *ckpt, const 
     for (size_t i = 0; i < n && r == CKR_OK; i++) {
         r = ckr__read_add(&c, &jobs, &reads[i]);
         if (r == CKR_OK && reads[i].dst_size && !reads[i].dst)
-            r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, reads[i].tensor->name,
-                          "no dst");
+            r = ckr__arg_bad(&c, reads[i].tensor->name, "no dst");
     }
     if (r == CKR_OK) r = ckr__crew_make(&crew, &c, &ckpt->ctx, NULL, 0);
     if (r == CKR_OK) r = ckr__jobs_run(&jobs, &crew);
@@ -38705,7 +38701,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_bytes_body(const ckr_ckpt *ckpt, uint3
     w.src = &ckpt->ctx;
     p.file = file;
     if (r == CKR_OK && file >= ckpt->ctx.n_files)
-        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "file", "no file has this number");
+        r = ckr__arg_bad(&c, "file", "no file has this number");
     else if (r == CKR_OK && n && !ckr__lane_read(&w, 0, &p, offset, (uint8_t *)dst, n))
         r = w.err.code;
     if (w.err.code != CKR_OK) *c.err = w.err;
@@ -39247,7 +39243,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_stats_body(const ckr_ckpt *ckpt,
     uint64_t *ends = CKR__NEW_N(&c, uint64_t, n);
     for (size_t i = 0; i < n && r == CKR_OK; i++) {
         const ckr_tensor *t = tensors[i];
-        if (!t) r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "tensor", "is NULL");
+        if (!t) r = ckr__arg_bad(&c, "tensor", "is NULL");
         else r = ckr__read_ops(&c, &jobs, t, zero, t->shape, NULL, NULL);
         if (t) jobs.bytes += ckr__pieces_bytes(t, t->pieces, t->n_pieces);
         if (ends) ends[i] = jobs.n;
@@ -67824,13 +67820,6 @@ static ckr_result ckr__put_leave(ckr_ckpt *k, ckr_result r)
     return r;
 }
 
-/* Out of memory has been said already. */
-static ckr_result ckr__put_bad(ckr__ctx *c, const char *where, const char *text)
-{
-    if (c->err->code != CKR_OK) return c->err->code;
-    return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, where, "%s", text);
-}
-
 /* A copy of "name\0slot" that the checkpoint owns, once for each tensor, and of streams; NULL sets
    the error, `twice`. */
 static const char *ckr__put_key(ckr_ckpt *k, const char *name, const char *slot, const char *twice)
@@ -67842,7 +67831,7 @@ static const char *ckr__put_key(ckr_ckpt *k, const char *name, const char *slot,
     memcpy(p, name, n);
     memcpy(p + n, slot, size - n);
     if (!ckr__map_put(&k->put, p, size, 0, &had)) return NULL;
-    if (had) ckr__put_bad(&k->ctx, name, twice);
+    if (had) ckr__arg_bad(&k->ctx, name, twice);
     return had ? NULL : p;
 }
 
@@ -67859,7 +67848,7 @@ static bool ckr__put_fits(ckr__ctx *c, const char *name, const char *slot, ckr_d
                           *numel > INT64_MAX / (int64_t)ckr_dtype_size(dtype)
                             ? "an axis below 0, or more than 2^63 - 1 bytes"
                             : NULL;
-    if (fault) ckr__put_bad(c, name ? name : "name", fault);
+    if (fault) ckr__arg_bad(c, name ? name : "name", fault);
     return !fault;
 }
 
@@ -67872,7 +67861,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_body(ckr_ckpt *k, const char *name
                       NULL };
     int64_t numel;
     if (!ckr__put_fits(c, name, slot, dtype, n_dims, shape, &numel)) return c->err->code;
-    if (numel && !data) return ckr__put_bad(c, name, "the tensor has elements, but data is NULL");
+    if (numel && !data) return ckr__arg_bad(c, name, "the tensor has elements, but data is NULL");
     const char *key = ckr__put_key(k, name, slot,
                                    "a tensor with this name and slot was put already");
     if (!key) return c->err->code;
@@ -67898,7 +67887,7 @@ static bool ckr__group_takes(ckr_ckpt *k, const char *key, size_t n, const char 
     ckr__map *m = &k->grouped;
     uint64_t of;
     if (ckr__map_find(m, key, n, &of) && of != CKR__GROUPS_NONE) {
-        ckr__put_bad(&k->ctx, *key ? key : key + 1, what);
+        ckr__arg_bad(&k->ctx, *key ? key : key + 1, what);
         return false;
     }
     return ckr__map_put(m, key, n, k->state.n_groups, NULL);
@@ -67915,7 +67904,7 @@ static bool ckr__put_rank(ckr_ckpt *k, uint32_t rank)
 {
     ckr_topology *t = &k->state.topology;
     if (rank >= CKR__RUN_RANKS || (k->sized && rank >= t->ranks)) {
-        ckr__put_bad(&k->ctx, "rank", "the run has no such rank");
+        ckr__arg_bad(&k->ctx, "rank", "the run has no such rank");
         return false;
     }
     if (!k->sized && rank >= t->ranks) t->dp = t->ranks = rank + 1;
@@ -67941,7 +67930,7 @@ static ckr_tensor *ckr__put_parted(ckr_ckpt *k, const char *name, const char *sl
     if (t->dtype == dtype && t->n_dims == n_dims &&
         (!n_dims || !memcmp(t->shape, shape, n_dims * sizeof *shape)))
         return t;
-    ckr__put_bad(c, name, "its other boxes are of a tensor of another shape or dtype");
+    ckr__arg_bad(c, name, "its other boxes are of a tensor of another shape or dtype");
     return NULL;
 }
 
@@ -67959,9 +67948,9 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_box_body(ckr_ckpt *k, const char *
     if (!ckr__put_fits(c, name, slot, dtype, n_dims, shape, &numel)) return c->err->code;
     for (uint32_t d = 0; d < n_dims; d++)
         if (start[d] < 0 || count[d] < 0 || start[d] > shape[d] || count[d] > shape[d] - start[d])
-            return ckr__put_bad(c, name, "the box lies outside the tensor");
+            return ckr__arg_bad(c, name, "the box lies outside the tensor");
     if (rank >= CKR__RUN_RANKS || (k->sized && rank >= k->state.topology.ranks))
-        return ckr__put_bad(c, "rank", "the run has no such rank");
+        return ckr__arg_bad(c, "rank", "the run has no such rank");
     r.tensor = ckr__put_parted(k, name, slot, dtype, n_dims, shape);
     if (!r.tensor || !ckr__put_rank(k, rank)) return c->err->code;
     k->kept.boxes = true;
@@ -67998,7 +67987,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_group_body(ckr_ckpt *k, const char
     ckr_node *d = ckr__make(c, CKR_NODE_DICT);
     uint64_t taken = 0;
     if (k->state.n_schedules)
-        return ckr__put_bad(c, name, "a group behind the schedule that drives all groups: groups "
+        return ckr__arg_bad(c, name, "a group behind the schedule that drives all groups: groups "
                             "are put first");
     if (!names || !d || (name && !own)) return c->err->code;
     if (own) {
@@ -68007,12 +67996,12 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_group_body(ckr_ckpt *k, const char
     }
     for (uint64_t i = 0; i < n_params; i++) {
         names[i] = ckr__strdup(c, params[i]);
-        if (!names[i]) return ckr__put_bad(c, name, "a parameter without a name");
+        if (!names[i]) return ckr__arg_bad(c, name, "a parameter without a name");
     }
     for (size_t h = 0; h < n_hyper; h++)
         if (!hyper[h].key ||
             !ckr__node_set(c, d, hyper[h].key, ckr__make_float(c, hyper[h].value)))
-            return ckr__put_bad(c, name, "a hyper-parameter without a key");
+            return ckr__arg_bad(c, name, "a hyper-parameter without a key");
     bool ok = !own || ckr__group_takes(k, own, strlen(name) + 1, "a group with this name was put");
     const bool named = ok && own;
     for (; ok && taken < n_params; taken += ok)
@@ -68076,7 +68065,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_schedule_body(ckr_ckpt *k, const c
     ckr_schedule *x;
     double top;
     if (!schedule || updates < 0)
-        return ckr__put_bad(c, "schedule", "no schedule, or no step");
+        return ckr__arg_bad(c, "schedule", "no schedule, or no step");
     const double *bases = ckr__bases_of(c, NULL, s->groups, s->n_groups);
     if (!bases) return c->err->code;
     ckr_result r = ckr__sched_parse(c, schedule, s->n_groups ? bases : NULL, s->n_groups, &x);
@@ -68137,9 +68126,9 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_stream_body(ckr_ckpt *k, uint32_t 
     uint32_t axes;
     if (!value) return c->err->code;
     if (!ckr__pack_ok(state))
-        return ckr__put_bad(c, name ? name : "default", "no generator");
+        return ckr__arg_bad(c, name ? name : "default", "no generator");
     if (!ckr__axes_parse(scope ? scope : "dp", &axes))
-        return ckr__put_bad(c, scope, "a scope is a list of dp, pp, tp, ep and cp");
+        return ckr__arg_bad(c, scope, "a scope is a list of dp, pp, tp, ep and cp");
     if (!ckr__put_rank(k, rank)) return c->err->code;
     *value = *state;
     x.kind = ckr_rng_kind_name((ckr_rng_kind)value->kind);
@@ -68205,11 +68194,11 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_topology_body(ckr_ckpt *k,
     const uint64_t n = k->state.n_rng;
     if (!ckr__hand_settle(&k->ctx, k)) return k->ctx.err->code;
     if (!ckr__grid_make(&t, &g) || (t.ranks && t.ranks != g.ranks) || t.zero > 3)
-        return ckr__put_bad(&k->ctx, "topology", "no sizes, or not the ranks that they make");
+        return ckr__arg_bad(&k->ctx, "topology", "no sizes, or not the ranks that they make");
     if (g.ranks > CKR__RUN_RANKS)
-        return ckr__put_bad(&k->ctx, "topology", "more than 131072 ranks");
+        return ckr__arg_bad(&k->ctx, "topology", "more than 131072 ranks");
     if (n && k->state.rng[n - 1].rank >= g.ranks)
-        return ckr__put_bad(&k->ctx, "topology", "a rank that these sizes have not has a stream");
+        return ckr__arg_bad(&k->ctx, "topology", "a rank that these sizes have not has a stream");
     t.tp = g.size[CKR__AXIS_TP];
     t.pp = g.size[CKR__AXIS_PP];
     t.dp = g.size[CKR__AXIS_DP];
@@ -68237,11 +68226,11 @@ CKR_API ckr_result ckr_ckpt_put_progress(ckr_ckpt *k, int64_t updates, int64_t s
     if (!ckr__put_enter(k, err)) return ckr__put_leave(k, CKR_E_ARG);
     const int64_t most = ckr__max_i64(ckr__max_i64(updates, samples), ckr__max_i64(tokens, epoch));
     if (updates < -1 || samples < -1 || tokens < -1 || epoch < -1)
-        return ckr__put_leave(k, ckr__put_bad(&k->ctx, "progress", "a counter below -1"));
+        return ckr__put_leave(k, ckr__arg_bad(&k->ctx, "progress", "a counter below -1"));
     if (most > CKR__RUN_COUNT)
-        return ckr__put_leave(k, ckr__put_bad(&k->ctx, "progress", "a counter above 2^53"));
+        return ckr__put_leave(k, ckr__arg_bad(&k->ctx, "progress", "a counter above 2^53"));
     if (k->state.n_schedules && updates >= 0 && updates != k->state.progress.step)
-        return ckr__put_leave(k, ckr__put_bad(&k->ctx, "progress", "other updates than those after "
+        return ckr__put_leave(k, ckr__arg_bad(&k->ctx, "progress", "other updates than those after "
                                               "which the schedule was put"));
     if (updates >= 0 || !k->state.n_schedules) k->state.progress.step = updates;
     k->state.progress.samples = samples;
@@ -68269,7 +68258,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_data_body(ckr_ckpt *k, int64_t ran
     char text[256];
     const char *key = ckr__data_key(rank, name, text, sizeof text);
     if (!key)
-        return ckr__put_bad(c, name ? name : "data",
+        return ckr__arg_bad(c, name ? name : "data",
                             "no rank, or no name of 1 to 240 bytes without a slash");
     if (!k->state.data) k->state.data = ckr__make(c, CKR_NODE_DICT);
     ckr_node *data = (ckr_node *)(uintptr_t)k->state.data, *v = ckr__make_int(c, value);
