@@ -24023,11 +24023,11 @@ static void ckr__tie_add(ckr__ctx *c, ckr_state *s, const char *name, const char
     t->other = other;
 }
 
-/* The tensors of a slot by name: their places in the state's list. */
+/* The tensors of a slot (NULL: all) by name: their places in the state's list. */
 static void ckr__names_of(const ckr_state *s, const char *slot, ckr__map *m)
 {
     for (uint64_t i = 0; i < s->n_tensors; i++)
-        if (!strcmp(s->tensors[i]->slot, slot))
+        if (!slot || !strcmp(s->tensors[i]->slot, slot))
             ckr__map_put(m, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
 }
 
@@ -35412,8 +35412,7 @@ static ckr_result ckr__plan_emit(ckr_plan *p, const ckr__dialect *d)
     if (!s || !given) return p->ctx.err->code;
     *given = *s;
     if (d->bounds ? d->bounds->groups != NULL : !ckr__word_in(d->takes, "slots")) {
-        for (uint64_t i = 0; i < s->n_tensors; i++)
-            ckr__map_put(&names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+        ckr__names_of(s, NULL, &names);
         if (!ckr__failed(&p->ctx)) ckr__plan_adopt(p, s, &names, given);
         ckr__map_free(&names);
         if (!own && !gpt && !d->numbered && !(p->target.without & CKR_GROUPS))
@@ -50237,8 +50236,7 @@ static ckr_result ckr__plain_retype(ckr__ctx *c, ckr_state *s, const ckr_node *t
     ckr__map names = { c, NULL, 0, 0 };
     ckr_dtype dtype;
     uint32_t n_dims;
-    for (uint64_t i = 0; i < s->n_tensors && done < n; i++)
-        ckr__map_put(&names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    if (done < n) ckr__names_of(s, NULL, &names);
     CKR__PAIRS(w, told)
         if (w.name && strcmp(w.name, "format") != 0 &&
             ckr__plain_typed(ckr_node_str(w.value), &dtype, &n_dims, shape) &&
@@ -67523,8 +67521,7 @@ static void ckr__prog_tensors(ckr_ckpt *k, const ckr_node *slots)
     for (uint64_t i = 0; ckr_node_is_list(slots) && i < slots->count; i++)
         if ((slot = ckr_node_str(slots->u.items[i])) != NULL)
             ckr__map_put(&known, slot, strlen(slot), i, NULL);
-    for (uint64_t i = 0; known.count && i < s->n_tensors; i++)
-        ckr__map_put(&names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    if (known.count) ckr__names_of(s, NULL, &names);
     for (uint64_t i = 0; known.count && i < s->n_tensors && !ckr__failed(&k->ctx); i++) {
         ckr_tensor *t = s->tensors[i];
         if (strcmp(t->slot, "param") != 0 || !ckr__flat_slot(&names, t->name, &of, &slot) ||
