@@ -15709,11 +15709,8 @@ static bool ckr__dcp_places(ckr__ctx *c, const ckr_node *dict, ckr__map *out)
 {
     memset(out, 0, sizeof *out);
     out->c = c;
-    for (uint64_t i = 0; i < ckr__dict_n(dict); i++) {
-        const ckr_node *k = dict->u.items[2 * i];
-        if (k->kind == CKR_NODE_STR && !ckr__map_put(out, k->u.str, (size_t)k->count, i, NULL))
-            return false;
-    }
+    CKR__PAIRS(w, dict)
+        if (w.name && !ckr__map_put(out, w.name, (size_t)w.key->count, w.i, NULL)) return false;
     return true;
 }
 
@@ -19517,14 +19514,14 @@ static ckr_node *ckr__sw_merge(const ckr__swrite *w, const ckr_node *old, const 
 {
     ckr_node *d = ckr__make(w->c, old ? (ckr_node_kind)old->kind : CKR_NODE_DICT);
     int64_t count;
-    for (uint64_t i = 0; old && i < old->count; i++) {
-        ckr_node *key = old->u.items[2 * i], *v = ckr__dict_at(old, i);
-        const char *s = ckr_node_str(key);
+    CKR__PAIRS(p, old) {
+        const char *s = p.name;
+        ckr_node *v = p.value;
         if (s) v = ckr__sw_value(w, s, v, (ckr_node *)(uintptr_t)ckr_node_get(fresh, s), current);
         if (s && !strcmp(s, "_step_count") && w->moved &&
             ckr_node_i64(ckr_node_get(fresh, s), &count))
             v = ckr__make_int(w->c, count + ckr__sw_ahead(old, clock));
-        ckr__node_pair(w->c, d, key, v);
+        ckr__node_pair(w->c, d, p.key, v);
     }
     for (uint64_t i = 0; !old && i < ckr__dict_n(fresh); i++) ckr__node_take(w->c, d, fresh, i);
     return d;
