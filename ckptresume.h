@@ -26450,7 +26450,7 @@ static void ckr__bind_taken_for(ckr_entry *e, uint64_t from, const ckr_tensor *a
 }
 
 /* A tensor of the output that is made of rows of the source's. Emitters bind it as any other; at
-   the end each of its binds becomes one for every part (ckr__out_unmake), so that the engine, the
+   the end each of its binds becomes one for every part (ckr__file_unmake), so that the engine, the
    digests and the proofs see the source's tensors alone. */
 typedef struct ckr__made_part {
     const ckr_tensor *from;
