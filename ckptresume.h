@@ -648,8 +648,8 @@ typedef struct ckr_io {        /* positional, 64-bit; 0 on success, else an errn
                                   before it is begun; not 0, or 0 bytes: not known             */
     int32_t (*share_fn)(void *user, const char *path, uint64_t size, void **file); /* optional, for
                                   ckr_plan_write_part: opens a file that other processes write,
-                                  too, to read and write it; makes it where it is not there, and
-                                  `size` bytes long where it is shorter                        */
+                                  too, to write it; makes it where it is not there, and `size`
+                                  bytes long where it is shorter                               */
 } ckr_io;
 
 typedef struct ckr_parallel {
@@ -3775,8 +3775,10 @@ static void ckr__os_ask(int fd, uint64_t at, uint64_t n)
 }
 
 #define CKR__OS_READ  O_RDONLY
-#define CKR__OS_MAKE  (O_RDWR | O_CREAT | O_EXCL)
-#define CKR__OS_SHARE (O_RDWR | O_CREAT)
+/* Not to be read: of a page that two processes write a client of NFS would read the one's bytes, and
+   write them again over the other's. */
+#define CKR__OS_MAKE  (O_WRONLY | O_CREAT | O_EXCL)
+#define CKR__OS_SHARE (O_WRONLY | O_CREAT)
 
 /* Files may be opened before they are wanted: there are descriptors for more than one pool's. */
 static bool ckr__os_plenty(void)
@@ -3935,7 +3937,7 @@ static int32_t ckr__os_take(ckr__os_file *f, int *fd)
     struct stat st;
     int tries = 0;
     if (ckr__os_use(f, fd)) return 0;
-    while ((*fd = ckr__os_fd(f->path, f->write ? O_RDWR : O_RDONLY)) < 0) {
+    while ((*fd = ckr__os_fd(f->path, f->write ? O_WRONLY : O_RDONLY)) < 0) {
         const int32_t e = errno;
         if ((e == EMFILE || e == ENFILE) && f->pool && ckr__os_evict(f->pool, 0)) continue;
         errno = e;
@@ -3950,15 +3952,14 @@ static int32_t ckr__os_take(ckr__os_file *f, int *fd)
     return ESTALE;
 }
 
-static void ckr__os_drop(ckr__os_file *f, int fd)
+/* What a descriptor of its own was told of earlier writes when it was closed, or 0. */
+static int32_t ckr__os_drop(ckr__os_file *f, int fd)
 {
-    if (f->pool) {
-        CKR__ENTER(&f->pool->lock);
-        f->users--;
-        CKR__LEAVE(&f->pool->lock);
-    } else if (fd != f->fd) {
-        close(fd);
-    }
+    if (!f->pool) return fd == f->fd || close(fd) == 0 ? 0 : errno;
+    CKR__ENTER(&f->pool->lock);
+    f->users--;
+    CKR__LEAVE(&f->pool->lock);
+    return 0;
 }
 
 static int32_t ckr__os_read(CKR__USER, void *file, uint64_t offset, void *dst, size_t n)
@@ -4084,8 +4085,8 @@ static int32_t ckr__os_write(CKR__USER, void *file, uint64_t offset, const void 
     r = ckr__os_put(f, fd, offset, (const uint8_t *)src, n);
     ckr__os_release(&held);
     if (!r) ckr__os_written(fd, offset, n);
-    ckr__os_drop(f, fd);
-    return r;
+    const int32_t late = ckr__os_drop(f, fd);
+    return r ? r : late;
 }
 
 static int32_t ckr__os_sync(CKR__USER, void *file)
@@ -4129,6 +4130,13 @@ static void ckr__os_soon(void *file, uint64_t at, uint64_t n)
     if (!ckr__os_use(f, &fd)) return;
     ckr__os_ask(fd, at, n);
     ckr__os_drop(f, fd);
+}
+
+/* Is what has a name this file? */
+static bool ckr__os_is(const void *file, const ckr_stat *st)
+{
+    const ckr__os_file *f = (const ckr__os_file *)file;
+    return st->id[0] == (uint64_t)f->dev && st->id[1] == (uint64_t)f->ino;
 }
 
 /* What is on the disk leaves the memory. */
@@ -4472,6 +4480,14 @@ static void ckr__os_pool_free(void *pool)
 static void ckr__os_once(void *pool, bool begins)
 {
     (void)pool, (void)begins;
+}
+
+/* (a file that is open keeps its name) */
+static bool ckr__os_is(const void *file, const ckr_stat *st)
+{
+    (void)file;
+    (void)st;
+    return true;
 }
 
 static void ckr__os_settled(void *file)
@@ -4878,6 +4894,12 @@ static ckr_file_kind ckr__path_kind(ckr__ctx *c, const char *path)
     ckr_stat st;
     (void)ckr__path_stat(c, path, &st);
     return st.kind;
+}
+
+/* The same file? */
+static bool ckr__stat_is(const ckr_stat *a, const ckr_stat *b)
+{
+    return a->kind == b->kind && a->id[0] == b->id[0] && a->id[1] == b->id[1];
 }
 
 /* `r`, or what ckr__path_stat could not tell, which explains more than what followed from it. */
@@ -36010,6 +36032,7 @@ typedef struct ckr__write {
     ckr__paths       dirs, files;      /* of it                                          */
     void            *lock;     /* on it                                                 */
     bool             owned;    /* it is ours to remove                                  */
+    ckr_stat         made;     /* what it was then                                      */
     bool             single;   /* the output is one file, not a directory                */
     void           **handles;  /* of the files of the current batch                     */
     uint64_t         first_file, n_batch;
@@ -36339,28 +36362,23 @@ static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
     else ckr__win_written(w, lane, win);
 }
 
+/* A row of windows; where files are far away those together that come from the same blocks. One
+   lane's error stops the others. */
 static void ckr__win_lane(void *arg, uint32_t lane)
 {
     ckr__write *w = (ckr__write *)arg;
-    const uint64_t first = w->n_wins * lane / w->crew.n, last = w->n_wins * (lane + 1) / w->crew.n;
-    ckr_error *err = &w->crew.lanes[lane].err;
-    for (uint64_t i = first; i < last && err->code == CKR_OK; i++) {
-        ckr__win_run(w, lane, &w->wins[i]);
-        if (!ckr__tell(w->c, lane, w->bytes, i + 1 - first, last - first, err)) return;
-    }
-}
-
-/* The same where windows that come from the same blocks are to be done together. */
-static void ckr__win_lane_far(void *arg, uint32_t lane)
-{
-    ckr__write *w = (ckr__write *)arg;
     ckr__lane *l = &w->crew.lanes[lane];
-    for (uint64_t i = lane; i < w->n_wins; i = ckr__far_next(w->crew.away, w->n_wins)) {
-        ckr__win *win = &w->wins[w->order[i]];
+    ckr__far *away = w->crew.away;
+    const uint64_t first = away ? 0 : w->n_wins * lane / w->crew.n,
+                   last = away ? w->n_wins : w->n_wins * (lane + 1) / w->crew.n;
+    for (uint64_t i = away ? lane : first; i < last;
+         i = away ? ckr__far_next(away, last) : i + 1) {
+        ckr__win *win = &w->wins[away ? w->order[i] : i];
         l->alone = win->many;
         ckr__win_run(w, lane, win);
+        if (l->err.code != CKR_OK) ckr__flag_set(&w->c->stop);
         if (l->err.code != CKR_OK ||
-            !ckr__tell(w->c, lane, w->bytes, i + 1, w->n_wins, &l->err))
+            !ckr__tell(w->c, lane, w->bytes, i + 1 - first, last - first, &l->err))
             return;
     }
 }
@@ -36460,7 +36478,8 @@ static int32_t ckr__file_sync(const ckr__ctx *c, void *file)
     return sys;
 }
 
-/* Shared files, and those that are far away, are made durable while they are open. */
+/* Made durable while they are open: what could not be written later may be told once, to who closes
+   the file. */
 static void ckr__sync_lane(void *arg, uint32_t lane)
 {
     ckr__write *w = (ckr__write *)arg;
@@ -36509,19 +36528,28 @@ static void ckr__wins_add(ckr__write *w, uint64_t file)
 }
 
 /* Somebody else holds the temporary name, or it cannot be had. */
-static ckr_result ckr__temp_busy(ckr__write *w, int32_t sys)
+static ckr_result ckr__temp_busy(ckr__ctx *c, const char *temp, int32_t sys)
 {
-    if (sys != EBUSY && sys != EEXIST)
-        return ckr__fail_io(w->c->err, CKR_ITEM_IO_OPEN, w->temp, sys);
-    return ckr__fail_with(w->c, CKR_ITEM_OUTPUT_BUSY, w->temp, NULL, NULL,
+    if (sys != EBUSY && sys != EEXIST && sys != ENOENT)
+        return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, temp, sys);
+    return ckr__fail_with(c, CKR_ITEM_OUTPUT_BUSY, temp, NULL, NULL,
                           "wait for it, or write elsewhere");
 }
 
-static ckr_result ckr__temp_lock(ckr__write *w)
+static ckr_result ckr__temp_lock(ckr__write *w, const char *temp)
 {
     ckr_io *io = &w->c->env.io;
-    int32_t sys = io->lock_fn ? io->lock_fn(io->user, w->temp, &w->lock) : 0;
-    return sys ? ckr__temp_busy(w, sys == ENOENT ? EBUSY : sys) : CKR_OK;
+    int32_t sys = io->lock_fn ? io->lock_fn(io->user, temp, &w->lock) : 0;
+    return sys ? ckr__temp_busy(w->c, temp, sys) : CKR_OK;
+}
+
+/* What was made just now is ours once it is locked: before that another run takes it for a dead
+   one's. */
+static ckr_result ckr__temp_own(ckr__write *w)
+{
+    const ckr_result r = ckr__temp_lock(w, w->temp);
+    w->owned = r == CKR_OK;
+    return w->owned && !ckr__path_stat(w->c, w->temp, &w->made) ? ckr__stat_told(w->c, CKR_OK) : r;
 }
 
 static void ckr__temp_unlock(ckr__write *w)
@@ -36531,31 +36559,41 @@ static void ckr__temp_unlock(ckr__write *w)
 }
 
 static ckr_result ckr__temp_clear(ckr__ctx *c, const char *temp);
+static ckr_result ckr__parts_idle(ckr__ctx *c, const char *dir);
 
-/* What a dead run has left under the temporary name goes, a living one is left alone. */
-static ckr_result ckr__temp_free(ckr__write *w)
+/* What a dead run has left under the temporary name goes, a living one is left alone: a commit's
+   locks are on the parts' records, too. */
+static ckr_result ckr__temp_free(ckr__write *w, const char *temp)
 {
-    if (ckr__path_kind(w->c, w->temp) == CKR_FILE_ABSENT) return CKR_OK;
-    ckr_result r = ckr__temp_lock(w);
-    if (r == CKR_OK) r = ckr__temp_clear(w->c, w->temp);
+    const ckr_file_kind kind = ckr__path_kind(w->c, temp);
+    if (kind == CKR_FILE_ABSENT) return CKR_OK;
+    ckr_result r = ckr__temp_lock(w, temp);
+    if (r == CKR_OK && kind == CKR_FILE_DIR) r = ckr__parts_idle(w->c, temp);
+    if (r == CKR_OK) r = ckr__temp_clear(w->c, temp);
     ckr__temp_unlock(w);
     return r;
 }
 
 static void ckr__wins_crcs(const ckr__write *w, ckr__buf *out);
 
-static int32_t ckr__batch_open(ckr__write *w, uint64_t i)
+/* `share`: others write it, too, or its name is there already. What is only looked at is opened
+   anew, to be read. */
+static int32_t ckr__batch_open(ckr__write *w, uint64_t i, bool share)
 {
     const ckr_io *io = &w->c->env.io;
     const ckr__out_file *f = w->plan->out.files[w->first_file + i];
     const char *path = w->files.list[w->first_file + i];
     void **h = &w->handles[i];
     uint64_t size;
-    const int32_t sys = w->shared ? io->share_fn(io->user, path, f->size, h)
-                                  : io->open_fn(io->user, path, true, h, &size);
+    int32_t sys = share ? io->share_fn(io->user, path, f->size, h)
+                        : io->open_fn(io->user, path, true, h, &size);
+    if (!sys && w->verify) {
+        io->close_fn(io->user, *h);
+        sys = io->open_fn(io->user, path, false, h, &size);
+    }
     if (sys) *h = NULL;
-    else if (w->shared ? io->share_fn == ckr__os_share : io->open_fn == ckr__os_open)
-        ckr__os_whole(*h, f->size, w->c->total >= CKR__MUCH);
+    else if (share ? io->share_fn == ckr__os_share : io->open_fn == ckr__os_open)
+        ckr__os_whole(*h, f->size, w->c->total >= CKR__MUCH && !w->verify);
     return sys;
 }
 
@@ -36564,7 +36602,7 @@ static void ckr__open_lane(void *arg, uint32_t lane)
     ckr__write *w = (ckr__write *)arg;
     ckr_error *err = &w->crew.lanes[lane].err;
     for (uint64_t i = lane; i < w->n_batch && err->code == CKR_OK; i += w->crew.n) {
-        const int32_t sys = ckr__batch_open(w, i);
+        const int32_t sys = ckr__batch_open(w, i, w->shared);
         if (sys) ckr__fail_io(err, CKR_ITEM_IO_OPEN, w->files.list[w->first_file + i], sys);
     }
 }
@@ -36575,12 +36613,18 @@ static ckr_result ckr__batch_opens(ckr__write *w)
         ckr__for(w->c, w->crew.n, ckr__open_lane, w);
         return ckr__crew_error(&w->crew);
     }
-    const int32_t sys = ckr__batch_open(w, 0);
+    int32_t sys = ckr__batch_open(w, 0, w->shared);
     if (sys && w->shared)
         return ckr__fail_io(w->c->err, CKR_ITEM_IO_OPEN, w->files.list[w->first_file], sys);
-    if (sys) return ckr__temp_busy(w, sys);
-    w->owned = true;
-    return w->shared ? CKR_OK : ckr__temp_lock(w);
+    if (sys) return ckr__temp_busy(w->c, w->temp, sys);
+    const ckr_io *io = &w->c->env.io;
+    if (w->shared || ckr__temp_own(w) != CKR_OK || io->open_fn != ckr__os_open ||
+        io->share_fn != ckr__os_share)
+        return w->c->err->code;
+    /* the file that is locked may be another than the one that was made */
+    io->close_fn(io->user, w->handles[0]);
+    sys = ckr__batch_open(w, 0, true);
+    return sys ? ckr__temp_busy(w->c, w->temp, sys) : CKR_OK;
 }
 
 static ckr_result ckr__write_batch(ckr__write *w)
@@ -36596,11 +36640,11 @@ static ckr_result ckr__write_batch(ckr__write *w)
     for (uint64_t i = 0; i < w->n_batch && r == CKR_OK; i++) ckr__wins_add(w, w->first_file + i);
     if (r == CKR_OK && w->crew.away && !ckr__win_order(w)) r = ckr__oom(w->c);
     if (r == CKR_OK) {
-        ckr__for(w->c, w->crew.n, w->crew.away ? ckr__win_lane_far : ckr__win_lane, w);
+        ckr__for(w->c, w->crew.n, ckr__win_lane, w);
         r = ckr__crew_error(&w->crew);
     }
     if (r == CKR_OK && !ckr__tell(w->c, 0, w->bytes, 1, 1, w->c->err)) r = w->c->err->code;
-    if (r == CKR_OK && !w->verify && (w->shared || w->crew.away)) {
+    if (r == CKR_OK && !w->verify) {
         ckr__for(w->c, w->crew.n, ckr__sync_lane, w);
         r = ckr__crew_error(&w->crew);
     }
@@ -36692,34 +36736,44 @@ static void ckr__temp_remove(ckr__write *w)
         io->path_fn(io->user, CKR_PATH_RMDIR, w->dirs.list[i - 1], NULL);
 }
 
-/* Makes a file durable; one with a text, which is all of it, is made. */
-static ckr_result ckr__file_settle_in(const ckr__ctx *c, const char *path, const ckr__buf *text,
-                                      ckr_error *err)
+/* Makes a file of this text, and makes it durable. */
+static ckr_result ckr__file_settle(ckr__ctx *c, const char *path, const ckr__buf *text)
 {
     const ckr_io *io = &c->env.io;
     void *h;
     uint64_t size;
-    int32_t sys = io->open_fn(io->user, path, text != NULL, &h, &size);
-    if (sys) return ckr__fail_io(err, text ? CKR_ITEM_IO_OPEN : CKR_ITEM_IO_SYNC, path, sys);
-    if (text && text->size) sys = io->write_fn(io->user, h, 0, text->data, text->size);
-    if (!sys) sys = ckr__file_sync(c, h);
+    int32_t sys = io->open_fn(io->user, path, true, &h, &size);
+    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys);
+    if (text->size) sys = io->write_fn(io->user, h, 0, text->data, text->size);
+    if (!sys) sys = io->sync_fn(io->user, h);
     io->close_fn(io->user, h);
-    if (!sys) return CKR_OK;
-    return ckr__fail_io(err, text ? CKR_ITEM_IO_WRITE : CKR_ITEM_IO_SYNC, path, sys);
+    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_WRITE, path, sys) : CKR_OK;
 }
 
-static ckr_result ckr__file_settle(ckr__ctx *c, const char *path, const ckr__buf *text)
-{
-    return ckr__file_settle_in(c, path, text, c->err);
-}
-
-/* All files of the plan, as many at a time as there are lanes. */
-static void ckr__settle_lane(void *arg, uint32_t lane)
+/* Is each file what this run made? A file system may show locks to one machine only. */
+static void ckr__there_lane(void *arg, uint32_t lane)
 {
     const ckr__write *w = (const ckr__write *)arg;
+    const ckr_io *io = &w->c->env.io;
     ckr_error *err = &w->crew.lanes[lane].err;
-    for (uint64_t i = lane; i < w->plan->out.n_files && err->code == CKR_OK; i += w->crew.n)
-        ckr__file_settle_in(w->c, w->files.list[i], NULL, err);
+    for (uint64_t i = lane; i < w->plan->out.n_files && err->code == CKR_OK; i += w->crew.n) {
+        ckr_stat st;
+        const int32_t sys = io->stat_fn(io->user, w->files.list[i], &st);
+        if (sys) ckr__fail_io(err, CKR_ITEM_IO_SYNC, w->files.list[i], sys);
+        else if (st.kind != CKR_FILE_REGULAR || st.size != w->plan->out.files[i]->size)
+            ckr__fail(err, CKR_ITEM_OUTPUT_BUSY, w->files.list[i], CKR_NO_OFFSET, NULL,
+                      "another run has removed or changed what this one wrote");
+    }
+}
+
+static ckr_result ckr__temp_there(ckr__write *w)
+{
+    ckr_stat st;
+    if (!ckr__path_stat(w->c, w->temp, &st)) return ckr__stat_told(w->c, CKR_OK);
+    w->owned = ckr__stat_is(&st, &w->made);
+    if (!w->owned) return ckr__temp_busy(w->c, w->temp, EBUSY);
+    ckr__for(w->c, w->crew.n, ckr__there_lane, w);
+    return ckr__crew_error(&w->crew);
 }
 
 /* "dir/name" -> "dir/.name.suffix"; trailing slashes do not count. */
@@ -36742,7 +36796,7 @@ static bool ckr__path_within(ckr__ctx *c, const char *inner, const char *outer)
         p = ckr__parent(c, p);
     for (int depth = 0; p && depth < 256; depth++) {
         if (!ckr__path_stat(c, p, &at) || at.kind == CKR_FILE_ABSENT) break;
-        if (at.kind == o.kind && at.id[0] == o.id[0] && at.id[1] == o.id[1]) return true;
+        if (ckr__stat_is(&at, &o)) return true;
         if (at.id[0] == last.id[0] && at.id[1] == last.id[1]) break;      /* the root */
         last = at;
         p = at.kind == CKR_FILE_DIR ? ckr__path_join(c, p, "..") : ckr__parent(c, p);
@@ -36789,6 +36843,15 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
     if (parent != CKR_FILE_DIR)
         return ckr__fail_with(c, CKR_ITEM_PATH_NOT_FOUND, path, NULL, "its parent is no directory",
                               "name an output elsewhere");
+    static const char *const names[] = { "ckptresume-tmp", "ckptresume-old", "ckptresume-parts" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *aside = ckr__sibling(c, path, names[i]);
+        if (!aside) return c->err->code;
+        if (ckr__path_within(c, from, aside))
+            return ckr__fail_with(c, CKR_ITEM_OUTPUT_INSIDE, aside, NULL,
+                                  "the input has the name under which this output is made, and "
+                                  "would be removed", "rename it, or name another output");
+    }
     if (kind == CKR_FILE_ABSENT && ckr__path_kind(c, old) != CKR_FILE_ABSENT) {
         named = ckr__path_do(c, CKR_PATH_RENAME, old, path, CKR_ITEM_IO_RENAME);
         if (named != CKR_OK) return named;
@@ -36864,7 +36927,10 @@ static ckr_result ckr__output_rename(ckr__ctx *c, const char *temp, const char *
     }
     if (r != CKR_OK) return r;
     r = ckr__path_do(c, CKR_PATH_SYNC_DIR, ckr__parent(c, path), NULL, CKR_ITEM_IO_SYNC);
-    if (gone) ckr__remove_tree(c, gone);       /* only when the new one is there to stay      */
+    /* only when the new one is there to stay, and unless another run clears it, or has made its own */
+    void *lock = NULL;
+    if (gone && (!io->lock_fn || !io->lock_fn(io->user, gone, &lock))) ckr__remove_tree(c, gone);
+    if (lock) io->unlock_fn(io->user, lock);
     return r;
 }
 
@@ -36916,10 +36982,9 @@ static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *ol
 
     if (!w->single) {          /* a directory, with a lock on it: a file has one once it is made */
         const int32_t sys = c->env.io.path_fn(c->env.io.user, CKR_PATH_MKDIR, w->temp, NULL);
-        if (sys == EEXIST) return ckr__temp_busy(w, sys);
+        if (sys == EEXIST) return ckr__temp_busy(c, w->temp, sys);
         if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_MKDIR, w->temp, sys);
-        w->owned = true;
-        r = ckr__temp_lock(w);
+        r = ckr__temp_own(w);
     }
     for (uint64_t i = 1; i < w->dirs.n && r == CKR_OK; i++)
         r = ckr__path_do(c, CKR_PATH_MKDIR, w->dirs.list[i], NULL, CKR_ITEM_IO_MKDIR);
@@ -36931,12 +36996,9 @@ static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *ol
     if (r == CKR_OK) r = ckr__write_receipt(w, receipt, &side);
     if (r == CKR_OK && !w->single)
         r = ckr__file_settle(c, w->files.list[p->out.n_files], &side);
-    if (r == CKR_OK && !w->crew.away) {
-        ckr__for(c, w->crew.n, ckr__settle_lane, w);
-        r = ckr__crew_error(&w->crew);
-    }
     for (uint64_t i = w->dirs.n; i > 0 && r == CKR_OK; i--)
         r = ckr__path_do(c, CKR_PATH_SYNC_DIR, w->dirs.list[i - 1], NULL, CKR_ITEM_IO_SYNC);
+    if (r == CKR_OK) r = ckr__temp_there(w);
     if (r == CKR_OK) r = ckr__output_rename(c, w->temp, path, old, w->single);
     ckr__buf_free(&side);
     return r;
@@ -37003,7 +37065,7 @@ static CKR__NOINLINE ckr_result ckr__plan_write_body(ckr_plan *p, const char *pa
     if (!w.temp || !old) r = c.err->code;
     else r = ckr__stat_told(&c, ckr__output_check(&c, p, path, old));
     if (r == CKR_OK) {
-        r = ckr__temp_free(&w);
+        r = ckr__temp_free(&w, w.temp);
         if (r == CKR_OK)
             r = ckr__parts_clear(&c, ckr__sibling(&c, path, "ckptresume-parts"), w.temp);
         r = ckr__stat_told(&c, r);
@@ -37047,7 +37109,7 @@ static ckr_result ckr__rank_files(ckr__write *w, uint32_t rank)
         w->first_file = i;
         w->n_batch = 1;
         r = ckr__write_batch(w);
-        if (r == CKR_OK) r = ckr__file_settle(c, w->files.list[i], NULL);
+        if (r != CKR_OK) c->env.io.path_fn(c->env.io.user, CKR_PATH_REMOVE, w->files.list[i], NULL);
     }
     return r;
 }
@@ -37423,6 +37485,10 @@ static ckr_result ckr__inputs_print(ckr__ctx *c, const ckr_plan *p, uint64_t out
         ckr_stat st;
         if (!path) return ckr__oom(c);
         if (!ckr__path_stat(c, path, &st)) return ckr__stat_told(c, c->err->code);
+        if (src->env.io.open_fn == ckr__os_open && !ckr__os_is(src->files[i].handle, &st))
+            return ckr__fail_with(c, CKR_ITEM_PART_INPUT, path, NULL,
+                                  "another file has its name since this run opened it",
+                                  "run this again, which reads the new one");
         const uint64_t v[] = { (uint64_t)st.kind, st.size, st.changed };
         ckr__sha_words(&h, v, 3);
     }
@@ -37485,6 +37551,19 @@ static ckr_result ckr__head_same(ckr__parts *x, const ckr__buf *b, const char *p
         return ckr__fail_with(c, CKR_ITEM_PART_PLAN, path, NULL,
                               "it is of other options than this run", anew);
     return CKR_OK;
+}
+
+/* What parts in this directory are parts of is what this run is of, where there are any. */
+static ckr_result ckr__plan_there(ckr__parts *x, const char *plan, bool *there, uint64_t *nonce)
+{
+    ckr__buf b = { &x->c, NULL, 0, 0, false };
+    ckr_result r = CKR_OK;
+    *there = ckr__path_kind(&x->c, plan) == CKR_FILE_REGULAR;
+    if (*there) r = ckr__part_load(&x->c, plan, &b);
+    if (*there && r == CKR_OK) r = ckr__head_same(x, &b, plan, true);
+    if (*there && r == CKR_OK) *nonce = ckr__word_at(&b, 0, CKR__HEAD_LAST);
+    ckr__buf_free(&b);
+    return r;
 }
 
 /* Where step k begins, but for an element that is not cut: behind k of n_steps equal shares of all
@@ -37792,9 +37871,19 @@ static ckr_result ckr__part_write(ckr__parts *x, uint32_t part)
     ckr__record rec = CKR_ZERO;
     ckr__buf crcs = { c, NULL, 0, 0, false }, b = crcs;
     const uint64_t from = part * x->each, to = from + x->each;
+    const char *plan = ckr__path_join(c, x->dir, "plan");
+    uint64_t nonce = 0;
+    bool there;
+    if (!plan) return c->err->code;
     x->ops = false;
     const bool *mine = ckr__part_uses(x, from, to);
     ckr_result r = mine ? ckr__record_begin(x, part, &rec) : c->err->code;
+    /* from here on nobody clears them */
+    if (r == CKR_OK) r = ckr__plan_there(x, plan, &there, &nonce);
+    if (r == CKR_OK && (!there || (x->of.nonce && nonce != x->of.nonce)))
+        r = ckr__fail_with(c, CKR_ITEM_OUTPUT_BUSY, x->dir, NULL,
+                           "all parts were begun anew, or committed, when this one began",
+                           "run this part again if it is still wanted");
     if (r == CKR_OK) r = p->target.repair ? ckr__parts_mend(x) : ckr__plan_trust(p, c, mine);
     ckr__parts_drop(x);        /* ops are made of what is known only now                 */
     x->ops = true;
@@ -37840,14 +37929,16 @@ static ckr_result ckr__parts_clear(ckr__ctx *c, const char *dir, const char *tem
 {
     if (!dir || !temp) return c->err->code;
     if (ckr__path_kind(c, dir) == CKR_FILE_ABSENT) return CKR_OK;
-    const ckr_result r = ckr__parts_idle(c, dir);
+    ckr_result r = ckr__parts_idle(c, dir);
     if (r != CKR_OK) return r;
     const int32_t sys = c->env.io.path_fn(c->env.io.user, CKR_PATH_RENAME, dir, temp);
     if (sys == ENOTEMPTY || sys == EEXIST || sys == ENOTDIR)
         return ckr__fail_with(c, CKR_ITEM_OUTPUT_BUSY, temp, NULL, NULL,
                               "wait for it, or write elsewhere");
     if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_RENAME, dir, sys);
-    return ckr__temp_clear(c, temp);
+    r = ckr__parts_idle(c, temp);      /* a part may have begun meanwhile                     */
+    if (r != CKR_OK) c->env.io.path_fn(c->env.io.user, CKR_PATH_RENAME, temp, dir);
+    return r == CKR_OK ? ckr__temp_clear(c, temp) : r;
 }
 
 /* The last word before the output gets its name: `plan`, with the output's identity behind it, is
@@ -37900,13 +37991,11 @@ static ckr_result ckr__parts_back(ckr__parts *x)
     ckr__ctx *c = &x->c;
     const char *plan = ckr__path_join(c, x->temp, "plan"),
                *done = ckr__path_join(c, x->temp, "done");
-    const char *temp = x->w.temp;
     if (!plan || !done || ckr__path_kind(c, x->dir) != CKR_FILE_ABSENT ||
         (ckr__path_kind(c, plan) != CKR_FILE_REGULAR &&
          ckr__path_kind(c, done) != CKR_FILE_REGULAR))
         return c->err->code;
-    x->w.temp = x->temp;
-    ckr_result r = ckr__temp_lock(&x->w);
+    ckr_result r = ckr__temp_lock(&x->w, x->temp);
     if (r == CKR_OK) r = ckr__parts_idle(c, x->temp);
     if (r == CKR_OK && ckr__path_kind(c, plan) != CKR_FILE_REGULAR &&
         ckr__path_kind(c, done) == CKR_FILE_REGULAR)
@@ -37915,7 +38004,6 @@ static ckr_result ckr__parts_back(ckr__parts *x)
     if (r == CKR_OK && ckr__path_kind(c, plan) == CKR_FILE_REGULAR)
         r = ckr__path_do(c, CKR_PATH_RENAME, x->temp, x->dir, CKR_ITEM_IO_RENAME);
     ckr__temp_unlock(&x->w);
-    x->w.temp = temp;
     return r;
 }
 
@@ -37969,22 +38057,15 @@ static ckr_result ckr__parts_begin(ckr__parts *x, uint32_t who)
 {
     ckr__ctx *c = &x->c;
     const char *plan = ckr__path_join(c, x->dir, "plan");
-    ckr__buf b = { c, NULL, 0, 0, false };
     ckr_result r = plan ? CKR_OK : c->err->code;
     uint64_t nonce = 0;
+    bool there = false;
     if (r == CKR_OK) r = ckr__parts_back(x);
     if (r == CKR_OK && !who && !x->of.go_on) {
-        const char *out = x->w.temp;
-        x->w.temp = x->temp;
-        r = ckr__temp_free(&x->w);
-        x->w.temp = out;
+        r = ckr__temp_free(&x->w, x->temp);
         if (r == CKR_OK) r = ckr__parts_clear(c, x->dir, x->temp);
     }
-    const bool there = r == CKR_OK && ckr__path_kind(c, plan) == CKR_FILE_REGULAR;
-    if (there) r = ckr__part_load(c, plan, &b);
-    if (there && r == CKR_OK) r = ckr__head_same(x, &b, plan, true);
-    if (there && r == CKR_OK) nonce = ckr__word_at(&b, 0, CKR__HEAD_LAST);
-    ckr__buf_free(&b);
+    if (r == CKR_OK) r = ckr__plan_there(x, plan, &there, &nonce);
     if (r == CKR_OK && who && x->of.nonce && (!there || nonce != x->of.nonce))
         r = ckr__fail_with(c, CKR_ITEM_PART_ELSEWHERE, x->dir, NULL,
                            there ? "its nonce is another one than this run's"
@@ -38168,7 +38249,11 @@ static ckr_result ckr__commit_file(ckr__parts *x, uint64_t i)
     ckr_result r = ckr__commit_late(x, i);
     sys = r == CKR_OK ? io->sync_fn(io->user, w->handles[0]) : 0;
     if (sys) r = ckr__fail_io(x->c.err, CKR_ITEM_IO_SYNC, path, sys);
-    if (r == CKR_OK && n) r = ckr__commit_look(x, i, 0, n);
+    io->close_fn(io->user, w->handles[0]);
+    if (r != CKR_OK) return r;
+    sys = io->open_fn(io->user, path, false, w->handles, &st.size);
+    if (sys) return ckr__fail_io(x->c.err, CKR_ITEM_IO_OPEN, path, sys);
+    if (n) r = ckr__commit_look(x, i, 0, n);
     if (r == CKR_OK && n) r = ckr__commit_look(x, i, f->size - n, f->size);
     io->close_fn(io->user, w->handles[0]);
     return r;
@@ -38200,9 +38285,7 @@ static ckr_result ckr__commit_all(ckr__parts *x, ckr_receipt *receipt)
     if (!ckr__path_stat(c, w->temp, &made)) return ckr__stat_told(c, CKR_OK);
     r = ckr__done_write(x, plan, done, &made);
     if (r == CKR_OK) r = ckr__output_rename(c, w->temp, x->path, x->old, w->single);
-    x->taken = r != CKR_OK && (!ckr__path_stat(c, x->path, &now) ||
-                               (now.kind == made.kind && now.id[0] == made.id[0] &&
-                                now.id[1] == made.id[1]));
+    x->taken = r != CKR_OK && (!ckr__path_stat(c, x->path, &now) || ckr__stat_is(&now, &made));
     if (r != CKR_OK && !x->taken) c->env.io.path_fn(c->env.io.user, CKR_PATH_RENAME, done, plan);
     return r;
 }
@@ -38212,7 +38295,7 @@ static ckr_result ckr__parts_commit(ckr__parts *x, ckr_receipt *receipt)
     ckr__ctx *c = &x->c;
     ckr__write *w = &x->w;
     const ckr_io *io = &c->env.io;
-    const char *out = w->temp, *first = ckr__path_join(c, x->temp, "1");
+    const char *first = ckr__path_join(c, x->temp, "1");
     uint64_t *at = CKR__NEW_N(c, uint64_t, x->each);
     void *lock = NULL;
     ckr__parts_drop(x);
@@ -38226,31 +38309,29 @@ static ckr_result ckr__parts_commit(ckr__parts *x, ckr_receipt *receipt)
     if (r == CKR_OK) r = ckr__parts_mend(x);
     for (uint32_t i = 0; i < x->of.n && r == CKR_OK; i++) r = ckr__commit_part(x, i, x->dir, at);
     /* now nobody finds the parts any more; whoever found them first is seen by his lock */
-    w->temp = x->temp;
     if (r == CKR_OK && ckr__path_kind(c, x->temp) != CKR_FILE_ABSENT) {
-        r = ckr__temp_lock(w);
+        r = ckr__temp_lock(w, x->temp);
         if (r == CKR_OK && ckr__path_kind(c, x->temp) == CKR_FILE_DIR)
             r = ckr__parts_idle(c, x->temp);
         if (r == CKR_OK && ckr__path_kind(c, x->dir) == CKR_FILE_ABSENT)
-            r = ckr__temp_busy(w, EBUSY);      /* another commit has just taken them        */
+            r = ckr__temp_busy(c, x->temp, EBUSY);     /* another commit has just taken them */
         if (r == CKR_OK) r = ckr__temp_clear(c, x->temp);
         ckr__temp_unlock(w);
     }
     if (r == CKR_OK) r = ckr__path_do(c, CKR_PATH_RENAME, x->dir, x->temp, CKR_ITEM_IO_RENAME);
-    if (r == CKR_OK) {
-        r = ckr__temp_lock(w);
-        if (r == CKR_OK) r = ckr__parts_idle(c, x->temp);
+    /* (where that is another's by now, nothing of it is ours) */
+    if (r == CKR_OK && ckr__temp_lock(w, x->temp) == CKR_OK) {
+        r = ckr__parts_idle(c, x->temp);
         /* a file system may show locks on directories to one machine only: one on a record, too */
         if (r == CKR_OK && io->lock_fn && io->lock_fn(io->user, first, &lock))
-            r = ckr__temp_busy(w, EBUSY);
-        w->temp = out;
+            r = ckr__temp_busy(c, x->temp, EBUSY);
         if (r == CKR_OK) r = ckr__commit_all(x, receipt);
-        w->temp = x->temp;
         if (lock) io->unlock_fn(io->user, lock);
-        ckr__temp_unlock(w);
         if (r == CKR_OK) ckr__remove_tree(c, x->temp);
         else if (!x->taken) io->path_fn(io->user, CKR_PATH_RENAME, x->temp, x->dir);
+        ckr__temp_unlock(w);
     }
+    r = c->err->code;
     if (r == CKR_OK && receipt && w->plan->out.renamed) ckr__receipt_reread(c, x->path, receipt);
     return r;
 }
