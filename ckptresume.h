@@ -25991,6 +25991,7 @@ struct ckr_entry {
     ckr_dtype      dtype;
     uint32_t       n_dims;
     const int64_t *shape;
+    const int64_t *stride;     /* in elements, all of them dense; NULL: row-major         */
     bool           requires_grad, parameter;
     bool           as_bytes;   /* the container has no such dtype: n_bytes of U8, one axis */
     const char    *name;       /* for messages                                          */
@@ -26656,16 +26657,54 @@ static bool ckr__is_wrapper(const ckr_node *n)
            v->dtype != CKR_DTYPE_NONE;
 }
 
-/* An entry that holds all of a tensor. NULL: the error is set. */
+static bool ckr__same_dims(uint32_t n, const int64_t *a, uint32_t m, const int64_t *b)
+{
+    return n == m && (!n || !memcmp(a, b, n * sizeof *a));
+}
+
+/* The strides of a tensor that is saved in one piece, each element once and none between them, but
+   not row by row (channels_last, a transposed matrix), else false. A moment keeps those that it is
+   loaded with, and fused kernels walk it and its parameter as they lie in memory. */
+static bool ckr__strides_own(const ckr_tensor *t, int64_t *stride)
+{
+    const ckr_piece *p = t->n_pieces == 1 ? t->pieces : NULL;
+    const int64_t e = p ? (int64_t)ckr_dtype_size(p->dtype) : 0;
+    int64_t rows[CKR_MAX_DIMS], dense = 1;
+    uint32_t long_axes = 0;
+    bool own = false;
+    if (!e || !ckr__same_dims(p->n_dims, p->count, t->n_dims, t->shape)) return false;
+    ckr__strides(t->n_dims, t->shape, rows);
+    for (uint32_t d = 0; d < t->n_dims; d++) {
+        stride[d] = p->stride[d] / e;
+        long_axes += t->shape[d] > 1;
+        own = own || (t->shape[d] > 1 && stride[d] != rows[d]);
+        if (t->shape[d] < 1 || p->stride[d] < 0 || p->stride[d] % e) return false;
+    }
+    for (; own && long_axes; long_axes--) {    /* from the innermost on                       */
+        uint32_t d = 0;
+        while (d < t->n_dims && (t->shape[d] == 1 || stride[d] != dense)) d++;
+        if (d == t->n_dims) return false;
+        dense *= t->shape[d];
+    }
+    return own;
+}
+
+/* An entry that holds all of a tensor; in a torch file it lies as it was saved. NULL: the error is
+   set. */
 static ckr_node *ckr__entry_whole(ckr__ctx *c, ckr__out_file *f, const char *name,
                                   const ckr_tensor *t, ckr_dtype dtype, bool replica)
 {
+    const int64_t zero[CKR_MAX_DIMS] = { 0 }, e = (int64_t)ckr_dtype_size(dtype);
     ckr_node *n = ckr__entry_new(c, f, name, dtype, t->n_dims, t->shape);
-    int64_t numel;
-    return n && ckr__numel(t->n_dims, t->shape, &numel) &&
-                   ckr__bind_flat(c, n->u.entry, t, replica, NULL, 0, numel, 0)
-               ? n
-               : NULL;
+    int64_t numel, own[CKR_MAX_DIMS], bytes[CKR_MAX_DIMS];
+    if (!n || !ckr__numel(t->n_dims, t->shape, &numel)) return NULL;
+    if (f->format == CKR_FORMAT_TORCH_ZIP && ckr__strides_own(t, own)) {
+        ckr__binder w = { c, n->u.entry, t, replica };
+        for (uint32_t d = 0; d < t->n_dims; d++) bytes[d] = own[d] * e;
+        n->u.entry->stride = CKR__DUP(c, int64_t, own, t->n_dims);
+        return ckr__binder_piece(&w, t->n_dims, zero, t->shape, bytes, 0) ? n : NULL;
+    }
+    return ckr__bind_flat(c, n->u.entry, t, replica, NULL, 0, numel, 0) ? n : NULL;
 }
 
 /* An entry that holds a stored tensor as it is (a leftover, an RNG state): one anonymous tensor. */
@@ -28610,6 +28649,7 @@ static void ckr__pickler_tensor(ckr__pickler *p, ckr_entry *e, bool requires_gra
     int64_t *stride = CKR__NEW_N(p->c, int64_t, e->n_dims);
     if (!stride) return;
     ckr__strides(e->n_dims, e->shape, stride);
+    if (e->stride) memcpy(stride, e->stride, e->n_dims * sizeof *stride);
     ckr__pickler_class(p, "torch._utils", v3 ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2");
     ckr__pickler_op(p, "((");
     ckr__pickler_word(p, "storage");
@@ -29133,11 +29173,6 @@ static bool ckr__node_has_text(const ckr_node *n)
            (n->kind >= CKR_NODE_DEVICE && n->kind <= CKR_NODE_GLOBAL);
 }
 
-static bool ckr__same_dims(uint32_t n, const int64_t *a, uint32_t m, const int64_t *b)
-{
-    return n == m && (!n || !memcmp(a, b, n * sizeof *a));
-}
-
 /* Elements that lie in a file are that file's own. */
 static bool ckr__view_alike(const ckr_view *x, const ckr_view *y)
 {
@@ -29180,7 +29215,8 @@ static bool ckr__node_alike(const ckr_node *x, const ckr_node *y)
 static bool ckr__entry_alike(const ckr_entry *x, const ckr_entry *y)
 {
     return x->dtype == y->dtype && x->n_bytes == y->n_bytes &&
-           ckr__same_dims(x->n_dims, x->shape, y->n_dims, y->shape) && x->parameter == y->parameter;
+           ckr__same_dims(x->n_dims, x->shape, y->n_dims, y->shape) &&
+           x->parameter == y->parameter && !x->stride && !y->stride;
 }
 
 /* The pickles of two files have the same size, and their archives the same records: values are the
