@@ -37275,9 +37275,10 @@ CKR_API ckr_result ckr_plan_write_end(ckr_plan *p, const char *path, ckr_error *
               (2 * index + whether it is of what was written, two words of the sum)..., check
 
    The check is half a SHA-256 of the head and the record. The head counts how often its part was
-   begun anew, so that nothing of an earlier run counts for this one. */
+   begun anew, so that nothing of an earlier run counts for this one; and it has the number that its
+   directory was given, so that the records of two are not taken for those of one. */
 
-#define CKR__PART_MAGIC UINT64_C(0x3254524150524b43)        /* "CKRPART2" */
+#define CKR__PART_MAGIC UINT64_C(0x3354524150524b43)        /* "CKRPART3" */
 #define CKR__PARTS_MOST ((uint32_t)1 << 20)
 #define CKR__STEPS      ((uint64_t)128)                     /* of a part, at most, but for       */
 #define CKR__STEP_LEAST ((uint64_t)1 << 18)                 /* bytes of one                      */
@@ -37286,7 +37287,7 @@ CKR_API ckr_result ckr_plan_write_end(ckr_plan *p, const char *path, ckr_error *
 
 enum {                         /* words of the head                                     */
     CKR__HEAD_MAGIC, CKR__HEAD_VERSION, CKR__HEAD_PLAN, CKR__HEAD_INPUTS = CKR__HEAD_PLAN + 4,
-    CKR__HEAD_PARTS = CKR__HEAD_INPUTS + 4, CKR__HEAD_RUN, CKR__HEAD_LAST, CKR__HEAD_WORDS
+    CKR__HEAD_PARTS = CKR__HEAD_INPUTS + 4, CKR__HEAD_DIR, CKR__HEAD_RUN, CKR__HEAD_LAST, CKR__HEAD_WORDS
 };
 enum { CKR__STEP_NUMBER, CKR__STEP_CRCS, CKR__STEP_SUMS, CKR__STEP_READ, CKR__STEP_WORDS };
 
@@ -37585,7 +37586,12 @@ static ckr_result ckr__head_same(ckr__parts *x, const ckr__buf *b, const char *p
                               "written, or has another size, since then", anew);
     if (memcmp(&v[CKR__HEAD_PLAN], &x->head[CKR__HEAD_PLAN], 4 * sizeof *v) != 0)
         return ckr__fail_with(c, CKR_ITEM_PART_PLAN, path, NULL,
-                              "it is of other options than this run", anew);
+                              "it is of other options than this run, or of an input with other "
+                              "files", anew);
+    if (!plan && v[CKR__HEAD_DIR] != x->head[CKR__HEAD_DIR])
+        return ckr__fail_with(c, CKR_ITEM_PART_ELSEWHERE, path, NULL,
+                              "it was written in another directory, on a machine that has another "
+                              "disk there", "write all parts to a file system that all share");
     return CKR_OK;
 }
 
@@ -37598,6 +37604,7 @@ static ckr_result ckr__plan_there(ckr__parts *x, const char *plan, bool *there, 
     if (*there) r = ckr__part_load(&x->c, plan, &b);
     if (*there && r == CKR_OK) r = ckr__head_same(x, &b, plan, true);
     if (*there && r == CKR_OK) *nonce = ckr__word_at(&b, 0, CKR__HEAD_LAST);
+    if (*there && r == CKR_OK) x->head[CKR__HEAD_DIR] = ckr__word_at(&b, 0, CKR__HEAD_DIR);
     ckr__buf_free(&b);
     return r;
 }
@@ -38066,23 +38073,34 @@ static void ckr__parts_sweep(ckr__parts *x)
     if (lock) io->unlock_fn(io->user, lock);
 }
 
-static ckr_result ckr__parts_make(ckr__parts *x, const char *plan, uint32_t who)
+/* The directory, with `plan` in it: first under a name of its own, so that of many processes one alone
+   makes it and nobody finds half of it. `there`: `plan` alone, in its place. */
+static ckr_result ckr__parts_make(ckr__parts *x, const char *plan, uint32_t who, bool there)
 {
     ckr__ctx *c = &x->c;
+    const ckr_io *io = &c->env.io;
     ckr__buf b = { c, NULL, 0, 0, false };
-    const char *mine = ckr__printf(c, "%s.%lu", plan, (unsigned long)who);
-    const int32_t sys = c->env.io.path_fn(c->env.io.user, CKR_PATH_MKDIR, x->dir, NULL);
+    const char *own = ckr__printf(c, "%s.%lu", x->dir, (unsigned long)who),
+               *mine = own ? ckr__path_join(c, own, "plan") : NULL;
+    ckr_stat st;
     if (!mine) return c->err->code;
-    if (sys && sys != EEXIST) return ckr__fail_io(c->err, CKR_ITEM_IO_MKDIR, x->dir, sys);
+    int32_t sys = io->path_fn(io->user, CKR_PATH_MKDIR, own, NULL);
+    if (sys && sys != EEXIST) return ckr__fail_io(c->err, CKR_ITEM_IO_MKDIR, own, sys);
+    if (!ckr__path_stat(c, own, &st)) return ckr__stat_told(c, CKR_OK);
+    if (!there) x->head[CKR__HEAD_DIR] = st.id[1] * UINT64_C(0x9e3779b97f4a7c15) ^ st.changed;
     x->head[CKR__HEAD_LAST] = x->of.nonce;
     x->head[CKR__HEAD_RUN] = 0;
     ckr__put_words(&b, x->head, CKR__HEAD_WORDS);
-    c->env.io.path_fn(c->env.io.user, CKR_PATH_REMOVE, mine, NULL);
+    io->path_fn(io->user, CKR_PATH_REMOVE, mine, NULL);
     ckr_result r = b.failed ? ckr__fail(c->err, CKR_ITEM_NOMEM, mine, CKR_NO_OFFSET, NULL, NULL)
                             : ckr__file_settle(c, mine, &b);
     ckr__buf_free(&b);
-    /* by another name first: nobody finds half of it */
-    if (r == CKR_OK) r = ckr__path_do(c, CKR_PATH_RENAME, mine, plan, CKR_ITEM_IO_RENAME);
+    if (r == CKR_OK) r = ckr__path_do(c, CKR_PATH_SYNC_DIR, own, NULL, CKR_ITEM_IO_SYNC);
+    if (r != CKR_OK) return r;
+    sys = there ? EEXIST : io->path_fn(io->user, CKR_PATH_RENAME, own, x->dir);
+    if (sys && (there || ckr__path_kind(c, plan) == CKR_FILE_ABSENT))
+        r = ckr__path_do(c, CKR_PATH_RENAME, mine, plan, CKR_ITEM_IO_RENAME);
+    if (sys) ckr__remove_tree(c, own);
     return r == CKR_OK
                ? ckr__path_do(c, CKR_PATH_SYNC_DIR, ckr__parent(c, x->dir), NULL, CKR_ITEM_IO_SYNC)
                : r;
@@ -38113,7 +38131,7 @@ static ckr_result ckr__parts_begin(ckr__parts *x, uint32_t who)
         r = ckr__output_room(c, x->w.plan, x->path);
     }
     if (r == CKR_OK && (!there || (!who && nonce != x->of.nonce)))
-        r = ckr__parts_make(x, plan, who);
+        r = ckr__parts_make(x, plan, who, there);
     for (uint64_t i = 0; i < x->w.dirs.n && r == CKR_OK; i++) {
         const int32_t sys =
             c->env.io.path_fn(c->env.io.user, CKR_PATH_MKDIR, x->w.dirs.list[i], NULL);
@@ -38198,7 +38216,7 @@ static ckr_result ckr__commit_part(ckr__parts *x, uint32_t part, const char *dir
                           "wrote that", (unsigned long long)end);
     if (r == CKR_OK && n < x->each)
         r = ckr__fail_fmt(c, CKR_ITEM_PART_MISSING, path, NULL, again,
-                          "%llu of its %llu steps are written", (unsigned long long)n,
+                          "it has %llu of its %llu steps", (unsigned long long)n,
                           (unsigned long long)x->each);
     for (uint64_t k = 0; k < x->each && r == CKR_OK; k++)
         r = ckr__step_take(x, part * x->each + k, &b, at[k], path);
@@ -38273,7 +38291,10 @@ static ckr_result ckr__commit_file(ckr__parts *x, uint64_t i)
     if (!ckr__path_stat(&x->c, path, &st)) return ckr__stat_told(&x->c, CKR_OK);
     if (f->size && (st.kind != CKR_FILE_REGULAR || st.size != f->size))
         return ckr__fail_fmt(&x->c, CKR_ITEM_PART_RECORD, path, NULL,
-                             ckr__printf(&x->c, "remove %.200s and write all parts again", x->dir),
+                             st.size < f->size
+                                 ? "write all parts again, with --continue to keep what is there"
+                                 : ckr__printf(&x->c, "remove %.200s and write all parts again",
+                                               x->dir),
                              "the records tell of a file of %llu bytes, and it has %llu",
                              (unsigned long long)f->size, (unsigned long long)st.size);
     if (f->index) return CKR_OK;       /* one image of all that is, which its part has had     */
@@ -38331,17 +38352,23 @@ static ckr_result ckr__parts_commit(ckr__parts *x, ckr_receipt *receipt)
     ckr__ctx *c = &x->c;
     ckr__write *w = &x->w;
     const ckr_io *io = &c->env.io;
-    const char *first = ckr__path_join(c, x->temp, "1");
-    uint64_t *at = CKR__NEW_N(c, uint64_t, x->each);
+    const char *first = ckr__path_join(c, x->temp, "1"), *plan = ckr__path_join(c, x->dir, "plan");
+    uint64_t *at = CKR__NEW_N(c, uint64_t, x->each), nonce = 0;
+    bool there = false;
     void *lock = NULL;
     ckr__parts_drop(x);
     x->crcs = CKR__NEW_N(c, uint32_t *, w->plan->out.n_files);
-    ckr_result r = at && x->crcs && first ? ckr__parts_back(x) : c->err->code;
+    ckr_result r = at && x->crcs && first && plan ? ckr__parts_back(x) : c->err->code;
     if (r == CKR_OK && ckr__path_kind(c, x->dir) == CKR_FILE_ABSENT)
         r = ckr__fail_with(c, CKR_ITEM_PART_MISSING, x->dir, NULL,
                            "no part was written, or on a machine that has another disk there",
                            "write all parts first");
     if (r == CKR_OK) r = ckr__parts_idle(c, x->dir);
+    if (r == CKR_OK) r = ckr__plan_there(x, plan, &there, &nonce);
+    if (r == CKR_OK && !there)
+        r = ckr__fail_with(c, CKR_ITEM_PART_MISSING, plan, NULL,
+                           "it says what the parts are parts of, and it is not here",
+                           "write all parts again");
     if (r == CKR_OK) r = ckr__parts_mend(x);
     for (uint32_t i = 0; i < x->of.n && r == CKR_OK; i++) r = ckr__commit_part(x, i, x->dir, at);
     /* now nobody finds the parts any more; whoever found them first is seen by his lock */

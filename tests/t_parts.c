@@ -841,11 +841,11 @@ static void another_plan(void)
     done(process(PART, 0, NULL), "part 0");
     to.topology.tp = 2;
     not_done(process(PART, 1, NULL), "another topology", CKR_ITEM_PART_PLAN, PARTS "/plan", "");
-    not_done(process(COMMIT, 0, NULL), "another topology", CKR_ITEM_PART_PLAN, PARTS "/1", "");
+    not_done(process(COMMIT, 0, NULL), "another topology", CKR_ITEM_PART_PLAN, PARTS "/plan", "");
     to.topology.tp = 1;
     of.n = 4;
     not_done(process(PART, 1, NULL), "4 parts", CKR_ITEM_PART_PLAN, PARTS "/plan", "");
-    not_done(process(COMMIT, 0, NULL), "4 parts", CKR_ITEM_PART_PLAN, PARTS "/1", "");
+    not_done(process(COMMIT, 0, NULL), "4 parts", CKR_ITEM_PART_PLAN, PARTS "/plan", "");
     of.n = 3;
     done(process(PART, 1, NULL), "part 1");
     done(process(PART, 2, NULL), "part 2");
@@ -919,13 +919,13 @@ static void changed_input(void)
     done(process(PART, 1, NULL), "part 1");
     done(process(PART, 2, NULL), "part 2");
     mem.files[i]->changed++;
-    not_done(process(COMMIT, 0, NULL), "an input", CKR_ITEM_PART_INPUT, PARTS "/1", "");
+    not_done(process(COMMIT, 0, NULL), "an input", CKR_ITEM_PART_INPUT, PARTS "/plan", "");
     mem.files[i]->changed--;
     f = memio_find(&mem, IN "/13/model_config.json");
     memio_write(&mem, f, f->size, "\n", 1);
     f->changed = 0;                                /* longer, at no known time           */
     /* it is copied as it is: another plan, too */
-    not_done(process(COMMIT, 0, NULL), "a longer input", CKR_ITEM_PART_INPUT, PARTS "/1", "");
+    not_done(process(COMMIT, 0, NULL), "a longer input", CKR_ITEM_PART_INPUT, PARTS "/plan", "");
     f->size--;
     f->changed = when;
     done(process(COMMIT, 0, NULL), "commit");
@@ -980,7 +980,7 @@ static void busy(void)
 static void records_altered(void)
 {
     const ckr_item may[] = { CKR_ITEM_PART_RECORD, CKR_ITEM_PART_VERSION, CKR_ITEM_PART_PLAN,
-                             CKR_ITEM_PART_INPUT };
+                             CKR_ITEM_PART_INPUT, CKR_ITEM_PART_ELSEWHERE };
     uint64_t sum;
     size_t at, size;
     begin(TP2);
@@ -992,8 +992,8 @@ static void records_altered(void)
         size_t k = 0;
         turn(PARTS "/2", at);
         r = process(COMMIT, 0, NULL);
-        while (k < 4 && err.item != may[k]) k++;
-        t_check(r != CKR_OK && k < 4 && err.remedy[0] && !memio_find(&mem, OUT), __FILE__, __LINE__,
+        while (k < 5 && err.item != may[k]) k++;
+        t_check(r != CKR_OK && k < 5 && err.remedy[0] && !memio_find(&mem, OUT), __FILE__, __LINE__,
                 "byte %lu: %d %s: %s", (unsigned long)at, (int)r, ckr_item_name(err.item),
                 err.text);
         CHECK_STR(err.file, PARTS "/2");
@@ -1017,13 +1017,13 @@ static void records_exchanged(void)
     f->path = was.path;
     not_done(process(COMMIT, 0, NULL), "another part's", CKR_ITEM_PART_RECORD, PARTS "/3", "");
     *f = was;
-    f->data[96] = 1;                               /* its number alone                   */
+    f->data[104] = 1;                              /* its number alone                   */
     not_done(process(COMMIT, 0, NULL), "another part's", CKR_ITEM_PART_RECORD, PARTS "/3", "");
-    f->data[96] = 2;
+    f->data[104] = 2;
     f->size = 0;
     not_done(process(COMMIT, 0, NULL), "empty", CKR_ITEM_PART_RECORD, PARTS "/3", "");
     CHECK(!strstr(err.remedy, "remove"));          /* the other parts                    */
-    f->size = 104;
+    f->size = 112;
     not_done(process(COMMIT, 0, NULL), "no step", CKR_ITEM_PART_MISSING, PARTS "/3", "");
     f->size = was.size;
     done(process(COMMIT, 0, NULL), "commit");
@@ -1033,7 +1033,7 @@ static void records_exchanged(void)
 /* Records whose checks are right and that tell of what this plan does not have. */
 static void records_made_up(void)
 {
-    enum { HEAD = 13, CRCS = HEAD + 1, SUMS = HEAD + 2, FIRST = HEAD + 4 };
+    enum { HEAD = 14, CRCS = HEAD + 1, SUMS = HEAD + 2, FIRST = HEAD + 4 };
     static const struct { size_t word; int64_t add; const char *label; } lies[] = {
         { CRCS, -1, "a tensor less" }, { CRCS, 1, "a tensor more" }, { 0, 0, "an index" }
     };

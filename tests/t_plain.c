@@ -19,7 +19,7 @@ static void load_cases(void)
     static const char *const cases[] = { "plain.pt", "groups.pt", "several.pt", "named.pt",
                                          "beside.pt", "history.pt", "nested.pt", "keyed.pt",
                                          "bare.pt",  "list.pt", "dtensor_ema.pt", "deep.pt",
-                                         "ordered.pt", "swa.pt", "each.pt" };
+                                         "ordered.pt", "swa.pt", "each.pt", "strided.pt" };
     char from[80], to[80];
     size_t i;
     disk_begin();
@@ -345,7 +345,8 @@ static void as_sana(void)
 static void again(void)
 {
     static const char *const cases[] = { "plain", "groups", "several", "numbers", "named",
-                                         "beside",  "history", "nested", "keyed", "bare" };
+                                         "beside",  "history", "nested", "keyed", "bare",
+                                         "strided" };
     char path[40];
     size_t i;
     for (i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -366,6 +367,37 @@ static void again(void)
         ckr_ckpt_close(b);
         memio_remove(&disk, "w/out.pt");
     }
+}
+
+/* What is dense lies in the new file as in the old one, as fused optimizers need it; what has gaps,
+   row by row. */
+static void strided(void)
+{
+    static const struct { const char *at; bool kept; } rows[] = {
+        { "/model/0.weight", true }, { "/model/1.weight", true }, { "/turned", true },
+        { "/optimizer/state/0/exp_avg", true }, { "/optimizer/state/2/exp_avg_sq", true },
+        { "/permuted", true }, { "/gaps", false }, { "/one", false }
+    };
+    if (!to(open_ok("in/strided.pt"), "torch", NULL, "w/out.pt")) return;
+    ckr_ckpt *a = tree_of("in/strided.pt"), *b = tree_of("w/out.pt");
+    for (size_t i = 0; a && b && i < sizeof rows / sizeof *rows; i++) {
+        const ckr_node *x = ckr_node_find(ckr_ckpt_root(a), rows[i].at),
+                       *y = ckr_node_find(ckr_ckpt_root(b), rows[i].at);
+        if (!CHECK(x && y && x->kind == CKR_NODE_TENSOR && y->kind == CKR_NODE_TENSOR)) continue;
+        const ckr_view *v = x->u.view, *w = y->u.view;
+        int64_t by_row[CKR_MAX_DIMS];
+        ckr__strides(w->n_dims, w->shape, by_row);
+        CHECK(v->n_dims == w->n_dims && memcmp(v->stride, by_row, 8 * (size_t)v->n_dims) != 0);
+        t_check(!memcmp(w->stride, rows[i].kept ? v->stride : by_row, 8 * (size_t)w->n_dims),
+                __FILE__, __LINE__, "strides of %s", rows[i].at);
+        CHECK(w->data_bytes == (uint64_t)(ckr_dtype_size(w->dtype) * (size_t)w->shape[0]) *
+                                   (uint64_t)(w->n_dims > 1 ? w->shape[1] : 1) *
+                                   (uint64_t)(w->n_dims > 2 ? w->shape[2] : 1) *
+                                   (uint64_t)(w->n_dims > 3 ? w->shape[3] : 1));
+    }
+    ckr_ckpt_close(a);
+    ckr_ckpt_close(b);
+    memio_remove(&disk, "w/out.pt");
 }
 
 /* Values of the groups go to each optimizer; a schedule of several is not written anew. */
@@ -1022,6 +1054,7 @@ int main(int argc, char **argv)
     RUN(back);
     RUN(as_sana);
     RUN(again);
+    RUN(strided);
     RUN(changed);
     RUN(to_dcp);
     RUN(lists_to_dcp);

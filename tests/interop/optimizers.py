@@ -56,11 +56,43 @@ def converted(file, scratch):
         expect(same(torch.load(file, weights_only=True), torch.load(out, weights_only=True)), f"{file.name}: differs")
 
 
+def fused(scratch):
+    """A fused optimizer walks parameter and moments as they lie in memory."""
+
+    def made():
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 4, 3))
+        model = model.to(memory_format=torch.channels_last)
+        return model, torch.optim.AdamW(model.parameters(), 1e-2, fused=True)
+
+    def updates(model, optimizer, first):
+        losses = []
+        for t in range(first, first + 4):
+            x = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(t))
+            optimizer.zero_grad()
+            loss = model(x.to(memory_format=torch.channels_last)).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    live, file, out = made(), scratch / "fused.pt", scratch / "fused_out.pt"
+    updates(*live, 0)
+    torch.save({"model": live[0].state_dict(), "optimizer": live[1].state_dict()}, file)
+    out.unlink(missing_ok=True)
+    if tool("convert", file, out):
+        resumed, saved = made(), torch.load(out, weights_only=True)
+        resumed[0].load_state_dict(saved["model"])
+        resumed[1].load_state_dict(saved["optimizer"])
+        expect(updates(*resumed, 4) == updates(*live, 4), "a fused optimizer goes on otherwise")
+
+
 def main(scratch, corpus):
     truth = load_file(corpus / "truth.safetensors")
     for name, about in json.loads((corpus / "truth.json").read_text())["files"].items():
         exported(corpus / "ckpt" / name, about, truth, scratch)
         converted(corpus / "ckpt" / name, scratch)
+    fused(scratch)
     return end()
 
 

@@ -216,6 +216,19 @@ def optimizers():
     torch.save([sgd.state_dict(), adam.state_dict()], "list.pt")
 
 
+def strided():
+    """Tensors that lie in memory otherwise than row by row: dense, and with gaps."""
+    torch.manual_seed(2)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 1, 3)).to(memory_format=torch.channels_last)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last)).square().mean().backward()
+    optimizer.step()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(),
+                "turned": torch.arange(6.0).reshape(2, 3).t(),
+                "permuted": torch.arange(24).reshape(2, 3, 4).permute(1, 2, 0),
+                "gaps": torch.arange(12.0).reshape(3, 4)[:, :2].t(), "one": torch.ones(1).expand(2, 3).t()}, "strided.pt")
+
+
 def distributed():
     """A DTensor for a model, a tensor for its average."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29611", RANK="0", WORLD_SIZE="1")
@@ -232,5 +245,5 @@ def distributed():
 
 
 if __name__ == "__main__":
-    for f in (plain, groups, several, numbers, named, beside, history, containers, deep, ordered, each, swa, optimizers, distributed):
+    for f in (plain, groups, several, numbers, named, beside, history, containers, deep, ordered, each, swa, optimizers, strided, distributed):
         f()
