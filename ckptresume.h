@@ -3775,8 +3775,8 @@ static void ckr__os_ask(int fd, uint64_t at, uint64_t n)
 }
 
 #define CKR__OS_READ  O_RDONLY
-/* Not to be read: of a page that two processes write a client of NFS would read the one's bytes, and
-   write them again over the other's. */
+/* Not to be read: of a page that two processes write a client of NFS would read the one's bytes,
+   and write them again over the other's. */
 #define CKR__OS_MAKE  (O_WRONLY | O_CREAT | O_EXCL)
 #define CKR__OS_SHARE (O_WRONLY | O_CREAT)
 
@@ -36069,6 +36069,7 @@ typedef struct ckr__write {
     void            *lock;     /* on it                                                 */
     bool             owned;    /* it is ours to remove                                  */
     ckr_stat         made;     /* what it was then                                      */
+    uint64_t         n_side;   /* bytes of the side file                                 */
     bool             single;   /* the output is one file, not a directory                */
     void           **handles;  /* of the files of the current batch                     */
     uint64_t         first_file, n_batch;
@@ -36580,10 +36581,13 @@ static ckr_result ckr__temp_lock(ckr__write *w, const char *temp)
 }
 
 /* What was made just now is ours once it is locked: before that another run takes it for a dead
-   one's. */
+   one's, and a directory that has something in it is that run's. */
 static ckr_result ckr__temp_own(ckr__write *w)
 {
-    const ckr_result r = ckr__temp_lock(w, w->temp);
+    ckr__dirlist l = CKR_ZERO;
+    ckr_result r = ckr__temp_lock(w, w->temp);
+    if (r == CKR_OK && !w->single) r = ckr__dir_list(w->c, w->temp, &l);
+    if (l.n) r = ckr__temp_busy(w->c, w->temp, EBUSY);
     w->owned = r == CKR_OK;
     return w->owned && !ckr__path_stat(w->c, w->temp, &w->made) ? ckr__stat_told(w->c, CKR_OK) : r;
 }
@@ -36791,12 +36795,14 @@ static void ckr__there_lane(void *arg, uint32_t lane)
 {
     const ckr__write *w = (const ckr__write *)arg;
     const ckr_io *io = &w->c->env.io;
+    const ckr__out *out = &w->plan->out;
     ckr_error *err = &w->crew.lanes[lane].err;
-    for (uint64_t i = lane; i < w->plan->out.n_files && err->code == CKR_OK; i += w->crew.n) {
+    for (uint64_t i = lane; i < w->files.n && err->code == CKR_OK; i += w->crew.n) {
+        const uint64_t size = i < out->n_files ? out->files[i]->size : w->n_side;
         ckr_stat st;
         const int32_t sys = io->stat_fn(io->user, w->files.list[i], &st);
         if (sys) ckr__fail_io(err, CKR_ITEM_IO_SYNC, w->files.list[i], sys);
-        else if (st.kind != CKR_FILE_REGULAR || st.size != w->plan->out.files[i]->size)
+        else if (st.kind != CKR_FILE_REGULAR || st.size != size)
             ckr__fail(err, CKR_ITEM_OUTPUT_BUSY, w->files.list[i], CKR_NO_OFFSET, NULL,
                       "another run has removed or changed what this one wrote");
     }
@@ -36963,7 +36969,7 @@ static ckr_result ckr__output_rename(ckr__ctx *c, const char *temp, const char *
     }
     if (r != CKR_OK) return r;
     r = ckr__path_do(c, CKR_PATH_SYNC_DIR, ckr__parent(c, path), NULL, CKR_ITEM_IO_SYNC);
-    /* only when the new one is there to stay, and unless another run clears it, or has made its own */
+    /* only when the new one is there to stay, unless another run clears it, or has made its own */
     void *lock = NULL;
     if (gone && (!io->lock_fn || !io->lock_fn(io->user, gone, &lock))) ckr__remove_tree(c, gone);
     if (lock) io->unlock_fn(io->user, lock);
@@ -37030,6 +37036,7 @@ static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *ol
         r = ckr__write_batch(w);
     }
     if (r == CKR_OK) r = ckr__write_receipt(w, receipt, &side);
+    w->n_side = side.size;
     if (r == CKR_OK && !w->single)
         r = ckr__file_settle(c, w->files.list[p->out.n_files], &side);
     for (uint64_t i = w->dirs.n; i > 0 && r == CKR_OK; i--)
@@ -37775,6 +37782,7 @@ static ckr_result ckr__record_begin(ckr__parts *x, uint32_t part, ckr__record *r
     ckr__ctx *c = &x->c;
     const ckr_io *io = &c->env.io;
     const uint64_t zero = 0;
+    ckr_stat st;
     ckr__buf head = { c, NULL, 0, 0, false };
     rec->path = ckr__printf(c, "%s/%lu", x->dir, (unsigned long)part + 1);
     rec->at = CKR__NEW_N(c, uint64_t, x->each);
@@ -37787,6 +37795,9 @@ static ckr_result ckr__record_begin(ckr__parts *x, uint32_t part, ckr__record *r
                               "another run is writing this part, or the output is being committed",
                               "wait for it");
     if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, rec->path, sys);
+    if (!ckr__path_stat(c, rec->path, &st)) return ckr__stat_told(c, CKR_OK);
+    if (io->share_fn == ckr__os_share && !ckr__os_is(rec->handle, &st))
+        return ckr__temp_busy(c, rec->path, EBUSY);        /* all parts were begun anew       */
     if (ckr__part_load(c, rec->path, &rec->was) != CKR_OK) return c->err->code;
     const bool whole = rec->was.size >= 8 * CKR__HEAD_WORDS;
     const uint64_t run = whole ? ckr__word_at(&rec->was, 0, CKR__HEAD_RUN) : 0;
@@ -37915,6 +37926,7 @@ static ckr_result ckr__part_write(ckr__parts *x, uint32_t part)
     ckr__buf crcs = { c, NULL, 0, 0, false }, b = crcs;
     const uint64_t from = part * x->each, to = from + x->each;
     const char *plan = ckr__path_join(c, x->dir, "plan");
+    const uint64_t number = x->head[CKR__HEAD_DIR];
     uint64_t nonce = 0;
     bool there;
     if (!plan) return c->err->code;
@@ -37923,7 +37935,8 @@ static ckr_result ckr__part_write(ckr__parts *x, uint32_t part)
     ckr_result r = mine ? ckr__record_begin(x, part, &rec) : c->err->code;
     /* from here on nobody clears them */
     if (r == CKR_OK) r = ckr__plan_there(x, plan, &there, &nonce);
-    if (r == CKR_OK && (!there || (x->of.nonce && nonce != x->of.nonce)))
+    if (r == CKR_OK && (!there || number != x->head[CKR__HEAD_DIR] ||
+                        (x->of.nonce && nonce != x->of.nonce)))
         r = ckr__fail_with(c, CKR_ITEM_OUTPUT_BUSY, x->dir, NULL,
                            "all parts were begun anew, or committed, when this one began",
                            "run this part again if it is still wanted");
@@ -38132,6 +38145,7 @@ static ckr_result ckr__parts_begin(ckr__parts *x, uint32_t who)
     }
     if (r == CKR_OK && (!there || (!who && nonce != x->of.nonce)))
         r = ckr__parts_make(x, plan, who, there);
+    if (r == CKR_OK && !there) r = ckr__plan_there(x, plan, &there, &nonce);   /* whose it is now */
     for (uint64_t i = 0; i < x->w.dirs.n && r == CKR_OK; i++) {
         const int32_t sys =
             c->env.io.path_fn(c->env.io.user, CKR_PATH_MKDIR, x->w.dirs.list[i], NULL);
