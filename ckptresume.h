@@ -37294,7 +37294,8 @@ CKR_API ckr_result ckr_plan_write_end(ckr_plan *p, const char *path, ckr_error *
 
 enum {                         /* words of the head                                     */
     CKR__HEAD_MAGIC, CKR__HEAD_VERSION, CKR__HEAD_PLAN, CKR__HEAD_INPUTS = CKR__HEAD_PLAN + 4,
-    CKR__HEAD_PARTS = CKR__HEAD_INPUTS + 4, CKR__HEAD_DIR, CKR__HEAD_RUN, CKR__HEAD_LAST, CKR__HEAD_WORDS
+    CKR__HEAD_PARTS = CKR__HEAD_INPUTS + 4, CKR__HEAD_DIR, CKR__HEAD_RUN, CKR__HEAD_LAST,
+    CKR__HEAD_WORDS
 };
 enum { CKR__STEP_NUMBER, CKR__STEP_CRCS, CKR__STEP_SUMS, CKR__STEP_READ, CKR__STEP_WORDS };
 
@@ -37304,6 +37305,7 @@ typedef struct ckr__parts {
     ckr_parts   of;
     const char *path, *old, *dir, *temp;       /* the output, an old one; the parts' directory, and
                                                   its name while it is committed           */
+    const char *plan, *left, *done;            /* `plan` in both, `done` in the latter       */
     uint64_t   *first, total;  /* bytes in front of each file; of all                   */
     uint64_t    each, n_steps; /* of a part; of all                                     */
     uint64_t    head[CKR__HEAD_WORDS];
@@ -37603,13 +37605,13 @@ static ckr_result ckr__head_same(ckr__parts *x, const ckr__buf *b, const char *p
 }
 
 /* What parts in this directory are parts of is what this run is of, where there are any. */
-static ckr_result ckr__plan_there(ckr__parts *x, const char *plan, bool *there, uint64_t *nonce)
+static ckr_result ckr__plan_there(ckr__parts *x, bool *there, uint64_t *nonce)
 {
     ckr__buf b = { &x->c, NULL, 0, 0, false };
     ckr_result r = CKR_OK;
-    *there = ckr__path_kind(&x->c, plan) == CKR_FILE_REGULAR;
-    if (*there) r = ckr__part_load(&x->c, plan, &b);
-    if (*there && r == CKR_OK) r = ckr__head_same(x, &b, plan, true);
+    *there = ckr__path_kind(&x->c, x->plan) == CKR_FILE_REGULAR;
+    if (*there) r = ckr__part_load(&x->c, x->plan, &b);
+    if (*there && r == CKR_OK) r = ckr__head_same(x, &b, x->plan, true);
     if (*there && r == CKR_OK) *nonce = ckr__word_at(&b, 0, CKR__HEAD_LAST);
     if (*there && r == CKR_OK) x->head[CKR__HEAD_DIR] = ckr__word_at(&b, 0, CKR__HEAD_DIR);
     ckr__buf_free(&b);
@@ -37925,16 +37927,14 @@ static ckr_result ckr__part_write(ckr__parts *x, uint32_t part)
     ckr__record rec = CKR_ZERO;
     ckr__buf crcs = { c, NULL, 0, 0, false }, b = crcs;
     const uint64_t from = part * x->each, to = from + x->each;
-    const char *plan = ckr__path_join(c, x->dir, "plan");
     const uint64_t number = x->head[CKR__HEAD_DIR];
     uint64_t nonce = 0;
     bool there;
-    if (!plan) return c->err->code;
     x->ops = false;
     const bool *mine = ckr__part_uses(x, from, to);
     ckr_result r = mine ? ckr__record_begin(x, part, &rec) : c->err->code;
     /* from here on nobody clears them */
-    if (r == CKR_OK) r = ckr__plan_there(x, plan, &there, &nonce);
+    if (r == CKR_OK) r = ckr__plan_there(x, &there, &nonce);
     if (r == CKR_OK && (!there || number != x->head[CKR__HEAD_DIR] ||
                         (x->of.nonce && nonce != x->of.nonce)))
         r = ckr__fail_with(c, CKR_ITEM_OUTPUT_BUSY, x->dir, NULL,
@@ -38001,8 +38001,7 @@ static ckr_result ckr__parts_clear(ckr__ctx *c, const char *dir, const char *tem
    called `done` from here on. Until the name is given, and then alone, `out` is that. (No device:
    machines that share a file system number it each their own way. Without identities nobody
    knows, and the parts are gone.) */
-static ckr_result ckr__done_write(ckr__parts *x, const char *plan, const char *done,
-                                  const ckr_stat *out)
+static ckr_result ckr__done_write(ckr__parts *x, const ckr_stat *out)
 {
     ckr__ctx *c = &x->c;
     const ckr_io *io = &c->env.io;
@@ -38010,18 +38009,18 @@ static ckr_result ckr__done_write(ckr__parts *x, const char *plan, const char *d
     void *h;
     ckr__store_u64(id, (uint64_t)out->kind);
     ckr__store_u64(id + 8, out->id[1]);
-    int32_t sys = io->share_fn(io->user, plan, 0, &h);
-    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, plan, sys);
+    int32_t sys = io->share_fn(io->user, x->left, 0, &h);
+    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, x->left, sys);
     sys = io->write_fn(io->user, h, 8 * CKR__HEAD_WORDS, id, sizeof id);
     if (!sys) sys = io->sync_fn(io->user, h);
     io->close_fn(io->user, h);
-    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_WRITE, plan, sys);
-    const ckr_result r = ckr__path_do(c, CKR_PATH_RENAME, plan, done, CKR_ITEM_IO_RENAME);
+    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_WRITE, x->left, sys);
+    const ckr_result r = ckr__path_do(c, CKR_PATH_RENAME, x->left, x->done, CKR_ITEM_IO_RENAME);
     return r == CKR_OK ? ckr__path_do(c, CKR_PATH_SYNC_DIR, x->temp, NULL, CKR_ITEM_IO_SYNC) : r;
 }
 
 /* A commit was killed behind that word: where it had not given the name, all is as before it. */
-static ckr_result ckr__done_back(ckr__parts *x, const char *plan, const char *done)
+static ckr_result ckr__done_back(ckr__parts *x)
 {
     ckr__ctx *c = &x->c;
     const char *out = ckr__path_join(c, x->temp, "out");
@@ -38029,13 +38028,13 @@ static ckr_result ckr__done_back(ckr__parts *x, const char *plan, const char *do
     ckr__buf b = { c, NULL, 0, 0, false };
     ckr_stat st;
     if (!out) return c->err->code;
-    ckr_result r = ckr__part_load(c, done, &b);
+    ckr_result r = ckr__part_load(c, x->done, &b);
     if (r == CKR_OK && !ckr__path_stat(c, out, &st)) r = ckr__stat_told(c, CKR_OK);
     const bool same = r == CKR_OK && b.size == at + 16 &&
                       ckr__word_at(&b, at, 0) == (uint64_t)st.kind &&
                       st.id[1] && ckr__word_at(&b, at, 1) == st.id[1];
     ckr__buf_free(&b);
-    if (same) r = ckr__path_do(c, CKR_PATH_RENAME, done, plan, CKR_ITEM_IO_RENAME);
+    if (same) r = ckr__path_do(c, CKR_PATH_RENAME, x->done, x->left, CKR_ITEM_IO_RENAME);
     return same && r == CKR_OK
                ? ckr__path_do(c, CKR_PATH_SYNC_DIR, x->temp, NULL, CKR_ITEM_IO_SYNC)
                : r;
@@ -38045,19 +38044,17 @@ static ckr_result ckr__done_back(ckr__parts *x, const char *plan, const char *do
 static ckr_result ckr__parts_back(ckr__parts *x)
 {
     ckr__ctx *c = &x->c;
-    const char *plan = ckr__path_join(c, x->temp, "plan"),
-               *done = ckr__path_join(c, x->temp, "done");
-    if (!plan || !done || ckr__path_kind(c, x->dir) != CKR_FILE_ABSENT ||
-        (ckr__path_kind(c, plan) != CKR_FILE_REGULAR &&
-         ckr__path_kind(c, done) != CKR_FILE_REGULAR))
+    if (ckr__path_kind(c, x->dir) != CKR_FILE_ABSENT ||
+        (ckr__path_kind(c, x->left) != CKR_FILE_REGULAR &&
+         ckr__path_kind(c, x->done) != CKR_FILE_REGULAR))
         return c->err->code;
     ckr_result r = ckr__temp_lock(&x->w, x->temp);
     if (r == CKR_OK) r = ckr__parts_idle(c, x->temp);
-    if (r == CKR_OK && ckr__path_kind(c, plan) != CKR_FILE_REGULAR &&
-        ckr__path_kind(c, done) == CKR_FILE_REGULAR)
-        r = ckr__done_back(x, plan, done);
+    if (r == CKR_OK && ckr__path_kind(c, x->left) != CKR_FILE_REGULAR &&
+        ckr__path_kind(c, x->done) == CKR_FILE_REGULAR)
+        r = ckr__done_back(x);
     /* (unless a commit ended just now) */
-    if (r == CKR_OK && ckr__path_kind(c, plan) == CKR_FILE_REGULAR)
+    if (r == CKR_OK && ckr__path_kind(c, x->left) == CKR_FILE_REGULAR)
         r = ckr__path_do(c, CKR_PATH_RENAME, x->temp, x->dir, CKR_ITEM_IO_RENAME);
     ckr__temp_unlock(&x->w);
     return r;
@@ -38069,13 +38066,12 @@ static void ckr__parts_sweep(ckr__parts *x)
 {
     ckr__ctx *c = &x->c;
     const ckr_io *io = &c->env.io;
-    const char *plan = ckr__path_join(c, x->temp, "plan"),
-               *done = ckr__path_join(c, x->temp, "done");
     void *lock = NULL;
-    if (!plan || !done || ckr__path_kind(c, x->temp) == CKR_FILE_ABSENT ||
+    if (ckr__path_kind(c, x->temp) == CKR_FILE_ABSENT ||
         (io->lock_fn && io->lock_fn(io->user, x->temp, &lock)))
         return;
-    if (ckr__path_kind(c, plan) == CKR_FILE_ABSENT && ckr__path_kind(c, done) == CKR_FILE_ABSENT) {
+    if (ckr__path_kind(c, x->left) == CKR_FILE_ABSENT &&
+        ckr__path_kind(c, x->done) == CKR_FILE_ABSENT) {
         ckr_error note = CKR_ZERO;
         ckr__fail(&note, CKR_ITEM_PART_ANEW, x->temp, CKR_NO_OFFSET, NULL,
                   "the run that was ended here wrote no records, so that nothing of it is kept: "
@@ -38086,9 +38082,9 @@ static void ckr__parts_sweep(ckr__parts *x)
     if (lock) io->unlock_fn(io->user, lock);
 }
 
-/* The directory, with `plan` in it: first under a name of its own, so that of many processes one alone
-   makes it and nobody finds half of it. `there`: `plan` alone, in its place. */
-static ckr_result ckr__parts_make(ckr__parts *x, const char *plan, uint32_t who, bool there)
+/* The directory, with `plan` in it: first under a name of its own, so that of many processes one
+   alone makes it and nobody finds half of it. `there`: `plan` alone, in its place. */
+static ckr_result ckr__parts_make(ckr__parts *x, uint32_t who, bool there)
 {
     ckr__ctx *c = &x->c;
     const ckr_io *io = &c->env.io;
@@ -38111,8 +38107,8 @@ static ckr_result ckr__parts_make(ckr__parts *x, const char *plan, uint32_t who,
     if (r == CKR_OK) r = ckr__path_do(c, CKR_PATH_SYNC_DIR, own, NULL, CKR_ITEM_IO_SYNC);
     if (r != CKR_OK) return r;
     sys = there ? EEXIST : io->path_fn(io->user, CKR_PATH_RENAME, own, x->dir);
-    if (sys && (there || ckr__path_kind(c, plan) == CKR_FILE_ABSENT))
-        r = ckr__path_do(c, CKR_PATH_RENAME, mine, plan, CKR_ITEM_IO_RENAME);
+    if (sys && (there || ckr__path_kind(c, x->plan) == CKR_FILE_ABSENT))
+        r = ckr__path_do(c, CKR_PATH_RENAME, mine, x->plan, CKR_ITEM_IO_RENAME);
     if (sys) ckr__remove_tree(c, own);
     return r == CKR_OK
                ? ckr__path_do(c, CKR_PATH_SYNC_DIR, ckr__parent(c, x->dir), NULL, CKR_ITEM_IO_SYNC)
@@ -38123,16 +38119,14 @@ static ckr_result ckr__parts_make(ckr__parts *x, const char *plan, uint32_t who,
 static ckr_result ckr__parts_begin(ckr__parts *x, uint32_t who)
 {
     ckr__ctx *c = &x->c;
-    const char *plan = ckr__path_join(c, x->dir, "plan");
-    ckr_result r = plan ? CKR_OK : c->err->code;
     uint64_t nonce = 0;
     bool there = false;
-    if (r == CKR_OK) r = ckr__parts_back(x);
+    ckr_result r = ckr__parts_back(x);
     if (r == CKR_OK && !who && !x->of.go_on) {
         r = ckr__temp_free(&x->w, x->temp);
         if (r == CKR_OK) r = ckr__parts_clear(c, x->dir, x->temp);
     }
-    if (r == CKR_OK) r = ckr__plan_there(x, plan, &there, &nonce);
+    if (r == CKR_OK) r = ckr__plan_there(x, &there, &nonce);
     if (r == CKR_OK && who && x->of.nonce && (!there || nonce != x->of.nonce))
         r = ckr__fail_with(c, CKR_ITEM_PART_ELSEWHERE, x->dir, NULL,
                            there ? "its nonce is another one than this run's"
@@ -38144,8 +38138,8 @@ static ckr_result ckr__parts_begin(ckr__parts *x, uint32_t who)
         r = ckr__output_room(c, x->w.plan, x->path);
     }
     if (r == CKR_OK && (!there || (!who && nonce != x->of.nonce)))
-        r = ckr__parts_make(x, plan, who, there);
-    if (r == CKR_OK && !there) r = ckr__plan_there(x, plan, &there, &nonce);   /* whose it is now */
+        r = ckr__parts_make(x, who, there);
+    if (r == CKR_OK && !there) r = ckr__plan_there(x, &there, &nonce);   /* whose it is now */
     for (uint64_t i = 0; i < x->w.dirs.n && r == CKR_OK; i++) {
         const int32_t sys =
             c->env.io.path_fn(c->env.io.user, CKR_PATH_MKDIR, x->w.dirs.list[i], NULL);
@@ -38349,15 +38343,13 @@ static ckr_result ckr__commit_all(ckr__parts *x, ckr_receipt *receipt)
         r = ckr__path_do(c, CKR_PATH_SYNC_DIR, w->dirs.list[i - 1], NULL, CKR_ITEM_IO_SYNC);
     ckr__buf_free(&side);
     if (r != CKR_OK) return r;
-    const char *plan = ckr__path_join(c, x->temp, "plan"),
-               *done = ckr__path_join(c, x->temp, "done");
     ckr_stat made, now;
-    if (!plan || !done) return c->err->code;
     if (!ckr__path_stat(c, w->temp, &made)) return ckr__stat_told(c, CKR_OK);
-    r = ckr__done_write(x, plan, done, &made);
+    r = ckr__done_write(x, &made);
     if (r == CKR_OK) r = ckr__output_rename(c, w->temp, x->path, x->old, w->single);
     x->taken = r != CKR_OK && (!ckr__path_stat(c, x->path, &now) || ckr__stat_is(&now, &made));
-    if (r != CKR_OK && !x->taken) c->env.io.path_fn(c->env.io.user, CKR_PATH_RENAME, done, plan);
+    if (r != CKR_OK && !x->taken)
+        c->env.io.path_fn(c->env.io.user, CKR_PATH_RENAME, x->done, x->left);
     return r;
 }
 
@@ -38366,21 +38358,21 @@ static ckr_result ckr__parts_commit(ckr__parts *x, ckr_receipt *receipt)
     ckr__ctx *c = &x->c;
     ckr__write *w = &x->w;
     const ckr_io *io = &c->env.io;
-    const char *first = ckr__path_join(c, x->temp, "1"), *plan = ckr__path_join(c, x->dir, "plan");
+    const char *first = ckr__path_join(c, x->temp, "1");
     uint64_t *at = CKR__NEW_N(c, uint64_t, x->each), nonce = 0;
     bool there = false;
     void *lock = NULL;
     ckr__parts_drop(x);
     x->crcs = CKR__NEW_N(c, uint32_t *, w->plan->out.n_files);
-    ckr_result r = at && x->crcs && first && plan ? ckr__parts_back(x) : c->err->code;
+    ckr_result r = at && x->crcs && first ? ckr__parts_back(x) : c->err->code;
     if (r == CKR_OK && ckr__path_kind(c, x->dir) == CKR_FILE_ABSENT)
         r = ckr__fail_with(c, CKR_ITEM_PART_MISSING, x->dir, NULL,
                            "no part was written, or on a machine that has another disk there",
                            "write all parts first");
     if (r == CKR_OK) r = ckr__parts_idle(c, x->dir);
-    if (r == CKR_OK) r = ckr__plan_there(x, plan, &there, &nonce);
+    if (r == CKR_OK) r = ckr__plan_there(x, &there, &nonce);
     if (r == CKR_OK && !there)
-        r = ckr__fail_with(c, CKR_ITEM_PART_MISSING, plan, NULL,
+        r = ckr__fail_with(c, CKR_ITEM_PART_MISSING, x->plan, NULL,
                            "it says what the parts are parts of, and it is not here",
                            "write all parts again");
     if (r == CKR_OK) r = ckr__parts_mend(x);
@@ -38438,9 +38430,12 @@ static ckr_result ckr__parts_open(ckr__parts *x, const char *path, bool commit)
     x->dir = ckr__sibling(c, path, "ckptresume-parts");
     x->temp = ckr__sibling(c, path, "ckptresume-tmp");
     if (!x->old || !x->dir || !x->temp) return c->err->code;
+    x->plan = ckr__path_join(c, x->dir, "plan");
+    x->left = ckr__path_join(c, x->temp, "plan");
+    x->done = ckr__path_join(c, x->temp, "done");
     w->temp = ckr__path_join(c, commit ? x->temp : x->dir, "out");
     x->first = CKR__NEW_N(c, uint64_t, p->out.n_files);
-    if (!w->temp || !x->first) return c->err->code;
+    if (ckr__failed(c)) return c->err->code;
     for (uint64_t i = 0; i < p->out.n_files; i++) {
         x->first[i] = x->total;
         x->total += p->out.files[i]->size;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # PARTS=N TOOL=./ckptresume in_parts.sh VERB ...: the tool, but a conversion is written in N parts, all at the same
-# time, and committed; PARTS=continue: as one that can go on. Stands for the tool in same.py: what it prints and writes is
-# what the one process prints and writes.
+# time, and committed; PARTS=continue: as one that can go on. Stands for the tool in same.py: what it prints and writes
+# is what the one process prints and writes.
 tool=${TOOL:-./ckptresume} verb=$1
 case $verb in
 convert|export) ;;
