@@ -36586,10 +36586,11 @@ static ckr_result ckr__temp_own(ckr__write *w)
 {
     ckr__dirlist l = CKR_ZERO;
     ckr_result r = ckr__temp_lock(w, w->temp);
-    if (r == CKR_OK && !w->single) r = ckr__dir_list(w->c, w->temp, &l);
-    if (l.n) r = ckr__temp_busy(w->c, w->temp, EBUSY);
     w->owned = r == CKR_OK;
-    return w->owned && !ckr__path_stat(w->c, w->temp, &w->made) ? ckr__stat_told(w->c, CKR_OK) : r;
+    if (w->owned && !w->single) r = ckr__dir_list(w->c, w->temp, &l);
+    if (l.n) w->owned = false;
+    if (l.n) r = ckr__temp_busy(w->c, w->temp, EBUSY);
+    return r == CKR_OK && !ckr__path_stat(w->c, w->temp, &w->made) ? ckr__stat_told(w->c, r) : r;
 }
 
 static void ckr__temp_unlock(ckr__write *w)
