@@ -36586,8 +36586,8 @@ static ckr_result ckr__temp_own(ckr__write *w)
 {
     ckr__dirlist l = CKR_ZERO;
     ckr_result r = ckr__temp_lock(w, w->temp);
-    w->owned = r == CKR_OK;
-    if (w->owned && !w->single) r = ckr__dir_list(w->c, w->temp, &l);
+    w->owned = r == CKR_OK || w->c->err->item != CKR_ITEM_OUTPUT_BUSY;
+    if (r == CKR_OK && !w->single) r = ckr__dir_list(w->c, w->temp, &l);
     if (l.n) w->owned = false;
     if (l.n) r = ckr__temp_busy(w->c, w->temp, EBUSY);
     return r == CKR_OK && !ckr__path_stat(w->c, w->temp, &w->made) ? ckr__stat_told(w->c, r) : r;
@@ -36972,7 +36972,8 @@ static ckr_result ckr__output_rename(ckr__ctx *c, const char *temp, const char *
     r = ckr__path_do(c, CKR_PATH_SYNC_DIR, ckr__parent(c, path), NULL, CKR_ITEM_IO_SYNC);
     /* only when the new one is there to stay, unless another run clears it, or has made its own */
     void *lock = NULL;
-    if (gone && (!io->lock_fn || !io->lock_fn(io->user, gone, &lock))) ckr__remove_tree(c, gone);
+    const int32_t sys = gone && io->lock_fn ? io->lock_fn(io->user, gone, &lock) : 0;
+    if (gone && sys != EBUSY && sys != ENOENT) ckr__remove_tree(c, gone);
     if (lock) io->unlock_fn(io->user, lock);
     return r;
 }
@@ -38083,34 +38084,28 @@ static void ckr__parts_sweep(ckr__parts *x)
     if (lock) io->unlock_fn(io->user, lock);
 }
 
-/* The directory, with `plan` in it: first under a name of its own, so that of many processes one
-   alone makes it and nobody finds half of it. `there`: `plan` alone, in its place. */
-static ckr_result ckr__parts_make(ckr__parts *x, uint32_t who, bool there)
+/* The directory, and `plan` in it. The number of the directory is its inode's: the same for all who
+   begin at the same time, and most likely another one on another disk. */
+static ckr_result ckr__parts_make(ckr__parts *x, uint32_t who)
 {
     ckr__ctx *c = &x->c;
-    const ckr_io *io = &c->env.io;
     ckr__buf b = { c, NULL, 0, 0, false };
-    const char *own = ckr__printf(c, "%s.%lu", x->dir, (unsigned long)who),
-               *mine = own ? ckr__path_join(c, own, "plan") : NULL;
+    const char *mine = ckr__printf(c, "%s.%lu", x->plan, (unsigned long)who);
+    const int32_t sys = c->env.io.path_fn(c->env.io.user, CKR_PATH_MKDIR, x->dir, NULL);
     ckr_stat st;
     if (!mine) return c->err->code;
-    int32_t sys = io->path_fn(io->user, CKR_PATH_MKDIR, own, NULL);
-    if (sys && sys != EEXIST) return ckr__fail_io(c->err, CKR_ITEM_IO_MKDIR, own, sys);
-    if (!ckr__path_stat(c, own, &st)) return ckr__stat_told(c, CKR_OK);
-    if (!there) x->head[CKR__HEAD_DIR] = st.id[1] * UINT64_C(0x9e3779b97f4a7c15) ^ st.changed;
+    if (sys && sys != EEXIST) return ckr__fail_io(c->err, CKR_ITEM_IO_MKDIR, x->dir, sys);
+    if (!ckr__path_stat(c, x->dir, &st)) return ckr__stat_told(c, CKR_OK);
+    x->head[CKR__HEAD_DIR] = st.id[1];
     x->head[CKR__HEAD_LAST] = x->of.nonce;
     x->head[CKR__HEAD_RUN] = 0;
     ckr__put_words(&b, x->head, CKR__HEAD_WORDS);
-    io->path_fn(io->user, CKR_PATH_REMOVE, mine, NULL);
+    c->env.io.path_fn(c->env.io.user, CKR_PATH_REMOVE, mine, NULL);
     ckr_result r = b.failed ? ckr__fail(c->err, CKR_ITEM_NOMEM, mine, CKR_NO_OFFSET, NULL, NULL)
                             : ckr__file_settle(c, mine, &b);
     ckr__buf_free(&b);
-    if (r == CKR_OK) r = ckr__path_do(c, CKR_PATH_SYNC_DIR, own, NULL, CKR_ITEM_IO_SYNC);
-    if (r != CKR_OK) return r;
-    sys = there ? EEXIST : io->path_fn(io->user, CKR_PATH_RENAME, own, x->dir);
-    if (sys && (there || ckr__path_kind(c, x->plan) == CKR_FILE_ABSENT))
-        r = ckr__path_do(c, CKR_PATH_RENAME, mine, x->plan, CKR_ITEM_IO_RENAME);
-    if (sys) ckr__remove_tree(c, own);
+    /* by another name first: nobody finds half of it */
+    if (r == CKR_OK) r = ckr__path_do(c, CKR_PATH_RENAME, mine, x->plan, CKR_ITEM_IO_RENAME);
     return r == CKR_OK
                ? ckr__path_do(c, CKR_PATH_SYNC_DIR, ckr__parent(c, x->dir), NULL, CKR_ITEM_IO_SYNC)
                : r;
@@ -38139,8 +38134,7 @@ static ckr_result ckr__parts_begin(ckr__parts *x, uint32_t who)
         r = ckr__output_room(c, x->w.plan, x->path);
     }
     if (r == CKR_OK && (!there || (!who && nonce != x->of.nonce)))
-        r = ckr__parts_make(x, who, there);
-    if (r == CKR_OK && !there) r = ckr__plan_there(x, &there, &nonce);   /* whose it is now */
+        r = ckr__parts_make(x, who);
     for (uint64_t i = 0; i < x->w.dirs.n && r == CKR_OK; i++) {
         const int32_t sys =
             c->env.io.path_fn(c->env.io.user, CKR_PATH_MKDIR, x->w.dirs.list[i], NULL);
