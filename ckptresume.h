@@ -23887,7 +23887,8 @@ static ckr_tensor *ckr__tensor_of_view(ckr__ctx *c, ckr_state *s, const char *na
     b->tensor.requires_grad = v->requires_grad;
     if (!ckr__numel(v->n_dims, v->shape, &numel) || numel == 0) return &b->tensor;
     stride = (int64_t *)(void *)(b + 1);
-    for (uint32_t d = 0; d < v->n_dims; d++) stride[d] = v->stride[d] * elem;
+    for (uint32_t d = 0; d < v->n_dims; d++)       /* (of an axis of length 1: any number)    */
+        stride[d] = (int64_t)((uint64_t)v->stride[d] * (uint64_t)elem);
     b->piece.n_dims = v->n_dims;
     b->piece.file = v->file;
     b->piece.start = start;
@@ -26675,10 +26676,12 @@ static bool ckr__strides_own(const ckr_tensor *t, int64_t *stride)
     if (!e || !ckr__same_dims(p->n_dims, p->count, t->n_dims, t->shape)) return false;
     ckr__strides(t->n_dims, t->shape, rows);
     for (uint32_t d = 0; d < t->n_dims; d++) {
-        stride[d] = p->stride[d] / e;
-        long_axes += t->shape[d] > 1;
-        own = own || (t->shape[d] > 1 && stride[d] != rows[d]);
-        if (t->shape[d] < 1 || p->stride[d] < 0 || p->stride[d] % e) return false;
+        const int64_t saved = p->stride[d] / e;
+        const bool is_long = t->shape[d] > 1;      /* else its stride can be any number      */
+        stride[d] = is_long || (saved >= 0 && saved <= INT32_MAX) ? saved : rows[d];
+        long_axes += is_long;
+        own = own || (is_long && saved != rows[d]);
+        if (t->shape[d] < 1 || (is_long && (p->stride[d] < 0 || p->stride[d] % e))) return false;
     }
     for (; own && long_axes; long_axes--) {    /* from the innermost on                       */
         uint32_t d = 0;
@@ -37154,7 +37157,8 @@ static ckr_result ckr__rank_files(ckr__write *w, uint32_t rank)
         w->first_file = i;
         w->n_batch = 1;
         r = ckr__write_batch(w);
-        if (r != CKR_OK) c->env.io.path_fn(c->env.io.user, CKR_PATH_REMOVE, w->files.list[i], NULL);
+        if (r != CKR_OK && c->err->item != CKR_ITEM_IO_OPEN)       /* that may be another's    */
+            c->env.io.path_fn(c->env.io.user, CKR_PATH_REMOVE, w->files.list[i], NULL);
     }
     return r;
 }
