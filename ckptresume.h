@@ -4512,19 +4512,9 @@ static uint64_t ckr__os_holes(void *file)
     return 0;
 }
 
-/* Only a handle that may write can flush, and what is synced was opened again to be read. */
 static int32_t ckr__os_sync(CKR__USER, void *file)
 {
-    const HANDLE mine = ((ckr__os_file *)file)->h;
-    HANDLE h;
-    int32_t sys = 0;
-    if (FlushFileBuffers(mine)) return 0;
-    if (GetLastError() != ERROR_ACCESS_DENIED) return ckr__os_errno(GetLastError());
-    h = ReOpenFile(mine, GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, 0);
-    if (h == INVALID_HANDLE_VALUE) return ckr__os_errno(GetLastError());
-    if (!FlushFileBuffers(h)) sys = ckr__os_errno(GetLastError());
-    CloseHandle(h);
-    return sys;
+    return FlushFileBuffers(((ckr__os_file *)file)->h) ? 0 : ckr__os_errno(GetLastError());
 }
 
 static void ckr__os_close(CKR__USER, void *file)
@@ -37085,11 +37075,10 @@ static void ckr__write_free(ckr__write *w)
 static ckr_result ckr__write_may(ckr__ctx *c, const ckr_plan *p)
 {
     if (!c->env.io.write_fn || !c->env.io.sync_fn || !c->env.io.path_fn)
-        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "env.io",
-                         "write_fn, sync_fn and path_fn are needed to write");
+        return ckr__arg_bad(c, "env.io", "write_fn, sync_fn and path_fn are needed to write");
     if (p->src->n_puts != p->n_puts)
-        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "plan",
-                         "something was put into the checkpoint after the plan was made");
+        return ckr__arg_bad(c, "plan",
+                            "something was put into the checkpoint after the plan was made");
     return p->facts.verdict == CKR_VERDICT_REFUSED ? ckr__plan_refused(c, p) : CKR_OK;
 }
 
@@ -38413,8 +38402,7 @@ static ckr_result ckr__parts_open(ckr__parts *x, const char *path, bool commit)
     ckr_result r = ckr__write_may(c, p);
     if (r != CKR_OK) return r;
     if (!c->env.io.share_fn)
-        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "env.io",
-                         "share_fn is needed to write parts");
+        return ckr__arg_bad(c, "env.io", "share_fn is needed to write parts");
     if (p->src->by_hand)
         return ckr__fail_with(c, CKR_ITEM_ARG, NULL, "plan",
                               "parts are of a checkpoint in files, not of one that was put",
