@@ -661,7 +661,7 @@ static void boxes(void)
         CHECK_OK(ckr_plan_write_end(p[0], path, &e), &e);
         boxes_are(path);
         CHECK(ckr_plan_write(p[0], path, NULL, &e) == CKR_E_ARG);
-        CHECK(strstr(e.text, "rank 1 is in another process") != NULL);
+        CHECK(strstr(e.text, " is in another process") != NULL);
         boxes_are(path);
         for (int r = 0; r < 3; r++) {
             ckr_plan_free(p[r]);
@@ -1062,8 +1062,9 @@ static void described_faults(void)
             if (!save) x.x.updates = 0;
             n++;
         }
-        CHECK_AT(n > 1 || kinds_of[k / 2] == (save ? FAULT_READ : FAULT_WRITE), "kind %d",
-                 kinds_of[k / 2]);
+        /* saving reads nothing, and nothing is opened for that */
+        CHECK_AT(n > 1 || (save ? kinds_of[k / 2] == FAULT_READ || kinds_of[k / 2] == FAULT_OPEN
+                                : kinds_of[k / 2] == FAULT_WRITE), "kind %d", kinds_of[k / 2]);
         x.x.updates = 0;
     }
     CHECK(described_fault(&x, &mem, false, -1, 0) && x.at == d.at && x.w[5] == d.w[5]);
