@@ -418,7 +418,8 @@ static bool large_whole(uint64_t sum, const char *label, int i)
     const uint64_t now = file_sum(out);
     bool known;
     t_check(!now || now == sum, __FILE__, __LINE__, "%s %d: the output is there in part", label, i);
-    t_check(siblings(&known) <= 1 && known, __FILE__, __LINE__, "%s %d: siblings", label, i);
+    /* (a commit that was killed behind its rename has left the one that the next one clears) */
+    t_check(siblings(&known) <= 2 && known, __FILE__, __LINE__, "%s %d: siblings", label, i);
     return now == sum;
 }
 
